@@ -3,23 +3,24 @@
 //! A question and its answer travel with the asker's id and the question's number before them, as the structure `Numbered` of the library:
 //! two numbers of 8 bytes, so that the body behind them is aligned as it is on its own.
 
+mod numbers;
+
 use crate::arguments::{Out, bytes, duration, reference, taken_back, text};
 use crate::exclusive::Exclusive;
 use crate::failure::{Failure, Result, guarded, guarded_or, thalweg_status};
 use crate::fork::Born;
 use crate::gate::Gate;
-use crate::layout::HEADER;
 use crate::node::{Port, given, thalweg_node, wait_until};
 use crate::options::thalweg_release;
 use crate::sample::{Message, Receiver, thalweg_sample};
 use crate::subscriber::Callback;
 use crate::types::{Form, thalweg_type};
+use numbers::{numbered, with_numbers, without_numbers};
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use thalweg::codec::{Field, Schema, TypeDescription, Untyped};
-use thalweg::qos::Qos;
+use thalweg::codec::Untyped;
 use thalweg::{Node, Publisher, Subscriber};
 
 /// Asks questions of a server.
@@ -70,61 +71,8 @@ struct Answering {
     answers: Publisher<Untyped>,
 }
 
-/// Bytes of the asker's id and the question's number.
-const NUMBERS: usize = 16;
-
 /// Tells clients of one node apart.
 static CLIENTS: AtomicU64 = AtomicU64::new(0);
-
-/// The type of questions or answers on their way.
-fn numbered(form: &Form) -> Result<TypeDescription> {
-    let described = &form.description;
-    let body = described.schema.as_deref().cloned().ok_or_else(|| {
-        Failure::invalid(format!(
-            "the type {} of a service has no structure: describe its fields, or give its .msg text",
-            described.name
-        ))
-    })?;
-    let field = |name: &str, schema| Field { name: name.to_owned(), schema };
-    let fields = vec![field("asker", Schema::U64), field("number", Schema::U64), field("body", body)];
-    let schema = Schema::Struct { name: "Numbered".to_owned(), fields };
-    Ok(TypeDescription { name: "Numbered".to_owned(), hash: schema.hash(), schema: Some(schema.into()), ros: None })
-}
-
-/// A message with its numbers before it.
-fn with_numbers(asker: u64, number: u64, message: &[u8]) -> Result<Vec<u8>> {
-    let order = u8::from(cfg!(target_endian = "little"));
-    let [0, found, _, _, body @ ..] = message else {
-        return Err(Failure::invalid(format!("expected CDR of version 1, which begins with 00 {order:02x} 00 00")));
-    };
-    if *found != order {
-        return Err(Failure::invalid("the message of a service has the byte order of this machine"));
-    }
-    let most = Qos::default().max_message as usize;
-    if message.len() + NUMBERS > most {
-        let text = format!("a message of {} bytes is over those of a service, {} bytes", message.len(), most - NUMBERS);
-        return Err(Failure::new(thalweg_status::THALWEG_TOO_LARGE, text));
-    }
-    let mut sent = Vec::with_capacity(message.len() + NUMBERS);
-    sent.extend_from_slice(&message[..HEADER]);
-    sent.extend_from_slice(&asker.to_ne_bytes());
-    sent.extend_from_slice(&number.to_ne_bytes());
-    sent.extend_from_slice(body);
-    Ok(sent)
-}
-
-/// The numbers of a message, and the message without them; `None`: it is none of a service.
-fn without_numbers(sent: &[u8]) -> Option<(u64, u64, Vec<u8>)> {
-    let (header, rest) = sent.split_first_chunk::<HEADER>()?;
-    let (asker, rest) = rest.split_first_chunk::<8>()?;
-    let (number, body) = rest.split_first_chunk::<8>()?;
-    let number_of = |bytes: &[u8; 8]| match header {
-        [0, 1, ..] => Some(u64::from_le_bytes(*bytes)),
-        [0, 0, ..] => Some(u64::from_be_bytes(*bytes)),
-        _ => None,
-    };
-    Some((number_of(asker)?, number_of(number)?, [header, body].concat()))
-}
 
 fn reply_topic(topic: &str) -> String {
     format!("{topic}/reply")

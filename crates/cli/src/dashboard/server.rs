@@ -1,6 +1,8 @@
 //! Connections of browsers and of Prometheus: HTTP/1.1, each bounded in number, time and size. What needs the node is asked of the node's
 //! thread ([`Asked`]).
 
+mod updates;
+
 use super::access::Access;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
@@ -14,25 +16,21 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use futures_core::Stream;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg::control::matching::check_name;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
+use updates::Updates;
 
 /// Most connections.
 const CONNECTIONS: usize = 64;
@@ -241,50 +239,9 @@ async fn state(State(shared): State<Arc<Shared>>) -> Result<Response, Refused> {
 async fn events(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, Refused> {
     let first = shared.snapshot().await?;
     let about = json!({"may_set": shared.access.may_set()}).to_string();
-    let updates = Updates {
-        first: vec![Event::default().data(&*first.state), Event::default().event("about").data(about)],
-        later: later(shared.now.subscribe()),
-    };
+    let first = vec![Event::default().data(&*first.state), Event::default().event("about").data(about)];
+    let updates = Updates::new(first, shared.now.subscribe());
     Ok(Sse::new(updates).keep_alive(KeepAlive::default()))
-}
-
-/// States, as they come. A slow page misses some, and delays nobody.
-struct Updates {
-    first: Vec<Event>,
-    later: Pin<Box<dyn Future<Output = Later> + Send>>,
-}
-
-/// The next state, and the receiver that it came from; `None` at the end.
-type Later = Option<(Snapshot, watch::Receiver<Option<Snapshot>>)>;
-
-fn later(mut receiver: watch::Receiver<Option<Snapshot>>) -> Pin<Box<dyn Future<Output = Later> + Send>> {
-    Box::pin(async move {
-        loop {
-            receiver.changed().await.ok()?;
-            let now = receiver.borrow_and_update().clone();
-            if let Some(now) = now {
-                return Some((now, receiver));
-            }
-        }
-    })
-}
-
-impl Stream for Updates {
-    type Item = Result<Event, Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(event) = self.first.pop() {
-            return Poll::Ready(Some(Ok(event)));
-        }
-        let next = match self.later.as_mut().poll(context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(next) => next,
-        };
-        Poll::Ready(next.map(|(snapshot, receiver)| {
-            self.later = later(receiver);
-            Ok(Event::default().data(&*snapshot.state))
-        }))
-    }
 }
 
 #[derive(Deserialize)]
