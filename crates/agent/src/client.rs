@@ -31,6 +31,10 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest time for a request that makes the broker plan.
 const ADMISSION: Duration = Duration::from_secs(25);
 
+/// Longest time for which a connection is kept without a request, shorter than a broker waits for the next one: a request on a connection that the
+/// broker closes at that moment is lost.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// Longest time for a message between brokers: it is repeated then.
 const PEER: Duration = Duration::from_secs(1);
 
@@ -108,6 +112,7 @@ impl Client {
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
+            .max_idle_age(IDLE)
             .timeout_connect(Some(PATIENCE))
             .timeout_global(Some(PATIENCE))
             .build();

@@ -16,6 +16,7 @@ mod links;
 mod offers;
 mod rules;
 mod sessions;
+mod unread;
 
 use crate::accounts::Meter;
 use crate::degradation::AT_ONCE;
@@ -288,6 +289,7 @@ pub fn router(broker: Arc<Broker>, caller: Identity) -> Router {
         })
         .layer(DefaultBodyLimit::max(LARGEST))
         .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn(unread::read_out))
         .layer(Extension(caller))
         .with_state(broker)
 }

@@ -7,6 +7,8 @@ mod accounts;
 mod links;
 #[path = "requests/rules.rs"]
 mod rules;
+#[path = "requests/unread.rs"]
+mod unread;
 
 use agent::client::{Client, ClientError};
 use agent::identity::{Identity, Kind};
