@@ -90,12 +90,13 @@ impl Qos {
 
     fn check_numbers(&self) -> Checked {
         let limits = &self.limits;
-        let depth = Some(self.queue.limit());
-        let queue = match self.queue {
-            Queue::KeepLast(_) => "queue keep-last",
-            Queue::KeepAll(_) | Queue::Block { .. } => "queue keep-all",
+        let (queue, depth) = match self.queue {
+            Queue::KeepLast(n) => ("queue keep-last", Some(n)),
+            Queue::KeepAll(n) => ("queue keep-all", Some(n)),
+            Queue::Block { limit, .. } => ("queue block", Some(limit)),
         };
         for (name, value) in [
+            (queue, depth),
             ("limits.samples", limits.samples),
             ("limits.instances", limits.instances),
             ("limits.samples-per-instance", limits.samples_per_instance),
@@ -235,7 +236,7 @@ mod tests {
     fn contradictory_policies_are_refused_with_both_values() {
         let limit =
             |samples, samples_per_instance| ResourceLimits { samples, samples_per_instance, ..Default::default() };
-        let refused: [Case<'_>; 18] = [
+        let refused: [Case<'_>; 21] = [
             (&|q| (q.deadline, q.separation) = (ms(10), ms(20)), &["deadline 10ms", "separation 20ms"]),
             (&|q| (q.lifespan, q.latency_budget) = (ms(1), ms(2)), &["lifespan 1ms", "latency-budget 2ms"]),
             (&|q| q.lifespan = ms(0), &["lifespan 0ns", "1ns"]),
@@ -254,6 +255,9 @@ mod tests {
             ),
             (&|q| q.limits.bytes = Some(0), &["limits.bytes 0", "1"]),
             (&|q| q.history = 0, &["history 0", "1"]),
+            (&|q| q.queue = Queue::KeepLast(0), &["queue keep-last 0", "the lowest one, 1", "raise it"]),
+            (&|q| q.queue = Queue::KeepAll(0), &["queue keep-all 0", "the lowest one, 1"]),
+            (&|q| q.queue = Queue::Block { limit: 0, up_to_us: 1 }, &["queue block 0", "the lowest one, 1"]),
             (&|q| q.strength = 3, &["strength 3", "ownership shared"]),
             (&|q| q.scale = Scale::Rate { p: 3, q: 2 }, &["p: 3, q: 2", "1 ≤ p ≤ q"]),
             (&|q| q.picture = Some((0, 240)), &["picture 0x240"]),

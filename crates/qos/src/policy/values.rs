@@ -18,7 +18,7 @@ pub enum Reliability {
     Reliable,
 }
 
-/// The queue of a channel or a subscriber that is slower than its publisher (DDS HISTORY, and `max_blocking_time`).
+/// The queue of a channel or a subscriber that is slower than its publisher (DDS HISTORY, and `max_blocking_time`), of 1 sample at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
