@@ -47,7 +47,7 @@ use incoming::Incoming;
 use qos::{Class, Durability, Qos, Reliability};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{Publish, PublishProperties};
-use stamp::{Seen, Stamp};
+use stamp::{Retained, Seen, Stamp};
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -177,11 +177,12 @@ impl Engine for Mqtt {
             pattern: is_pattern(&topic.name).then(|| topic.name.clone()),
             own: self.number,
             seen: Seen::default(),
+            retained: Retained::default(),
             refusals: self.refusals.clone(),
             deliver,
         };
         let connection = self.broker.of(Class::Normal)?;
-        let target = Target::new(filter, Box::new(move |sample| incoming.take(sample)));
+        let target = Target::new(filter, Box::new(move |sample, round| incoming.take(sample, round)));
         connection.subscribe(&target)?;
         Ok(Box::new(Subscribing { connection, target }))
     }

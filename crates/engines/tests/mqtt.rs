@@ -137,6 +137,23 @@ fn what_is_retained_reaches_late_joiners_on_either_side() {
     assert_eq!(told.recv_timeout(LONG).unwrap(), ("/map".to_owned(), Vec::new(), Change::Written));
 }
 
+/// The broker sends what is retained once more to all subscribers of a filter. Samples of programs bear no number by which that is seen.
+#[test]
+fn what_a_program_retained_comes_once_to_each_subscriber() {
+    let Some(space) = space() else { return };
+    let program = space.open();
+    space.put("map", "old", true);
+    let (_first, told) = listen(&program, "/map", &durable());
+    assert_eq!(told.recv_timeout(LONG).unwrap().1, b"old");
+    let (_second, late) = listen(&program, "/map", &durable());
+    assert_eq!(late.recv_timeout(LONG).unwrap().1, b"old");
+    for text in ["old", "new", "new"] {
+        space.put("map", text, true);
+        let came = [&told, &late].map(|told| told.recv_timeout(LONG).unwrap().1);
+        assert_eq!(came, [text.as_bytes(), text.as_bytes()], "what is published again is another sample");
+    }
+}
+
 /// Filters that overlap, two subscribers to one topic, a pattern that MQTT does not have, and own samples by another connection.
 #[test]
 fn subscribers_get_what_they_asked_for_once() {

@@ -1,6 +1,6 @@
 //! Samples as they come from the broker.
 
-use super::stamp::{self, Seen, Stamp};
+use super::stamp::{self, Retained, Seen, Stamp};
 use super::topics;
 use crate::engine::Refusals;
 use crate::engine::{Deliver, Sample};
@@ -16,13 +16,14 @@ pub(super) struct Incoming {
     /// The engine's number: samples with it are its own.
     pub(super) own: u64,
     pub(super) seen: Seen,
+    pub(super) retained: Retained,
     pub(super) refusals: Arc<Refusals>,
     pub(super) deliver: Deliver,
 }
 
 impl Incoming {
     /// Gives a sample on, unless it is this engine's own, has come before, or has no name here.
-    pub(super) fn take(&mut self, sample: &Publish) {
+    pub(super) fn take(&mut self, sample: &Publish, round: u64) {
         let topic = match topics::name(&self.prefix, &sample.topic) {
             Ok(Some(topic)) => topic,
             Ok(None) => return,
@@ -34,6 +35,9 @@ impl Incoming {
         let properties = sample.properties.iter().flat_map(|properties| &properties.user_properties);
         let stamp = properties.filter(|(key, _)| key == stamp::KEY).find_map(|(_, value)| Stamp::parse(value));
         if stamp.is_some_and(|stamp| stamp.engine == self.own || !self.seen.is_new(&stamp)) {
+            return;
+        }
+        if stamp.is_none() && sample.retain && !self.retained.is_new(&sample.topic, &sample.payload, round) {
             return;
         }
         let ends = sample.retain && sample.payload.is_empty();

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use thalweg::control::{NodeId, PortId};
 use thalweg::{Change, PortRef};
 
@@ -64,7 +65,7 @@ impl Stamp {
     }
 }
 
-/// Publishers whose last sample is remembered.
+/// Publishers, and topics, whose last sample is remembered.
 const MOST: usize = 4096;
 
 /// The last sample of each publisher: one that comes again is told by it, after a lost acknowledgement as well as when a retained message
@@ -82,6 +83,30 @@ impl Seen {
         let new = stamp.sequence > *last;
         *last = stamp.sequence.max(*last);
         new
+    }
+}
+
+/// The last retained message of each topic that bears no stamp, as a number, and the round in which it came. A new round begins with each
+/// subscriber that wants history, and with a new connection: then the broker sends once more what is retained, before anything else of the topic.
+#[derive(Default)]
+pub(super) struct Retained {
+    last: HashMap<Vec<u8>, (u64, u64)>,
+    numbers: RandomState,
+}
+
+impl Retained {
+    /// `false` for the first one of a topic in a round that is the same as the last one before.
+    pub(super) fn is_new(&mut self, topic: &[u8], message: &[u8], round: u64) -> bool {
+        let now = (round, self.numbers.hash_one(message));
+        if let Some(last) = self.last.get_mut(topic) {
+            let before = std::mem::replace(last, now);
+            return before.0 == now.0 || before.1 != now.1;
+        }
+        if self.last.len() == MOST {
+            self.last.clear();
+        }
+        self.last.insert(topic.to_vec(), now);
+        true
     }
 }
 
@@ -116,5 +141,20 @@ mod tests {
             seen.is_new(&Stamp { publisher, ..stamp(1) });
         }
         assert!(seen.0.len() <= MOST);
+    }
+
+    #[test]
+    fn what_is_sent_once_more_in_a_new_round_is_not_new() {
+        let mut retained = Retained::default();
+        let mut new = |topic: &str, message: &str, round| retained.is_new(topic.as_bytes(), message.as_bytes(), round);
+        assert!(new("a", "on", 1) && new("b", "on", 1));
+        assert!(new("a", "on", 1), "its publisher said it again");
+        assert!(!new("a", "on", 2), "the broker did");
+        assert!(new("a", "on", 2) && new("b", "off", 2));
+        assert!(new("a", "off", 3), "it changed meanwhile");
+        for topic in 0..2 * MOST {
+            new(&topic.to_string(), "", 3);
+        }
+        assert!(retained.last.len() <= MOST);
     }
 }

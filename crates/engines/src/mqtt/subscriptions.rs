@@ -21,8 +21,8 @@ pub(crate) struct Filter {
     pub(crate) history: bool,
 }
 
-/// Takes what comes.
-pub(super) type Take = Box<dyn FnMut(&Publish) + Send>;
+/// Takes what comes, with the round of its subscription: in each of them the broker sends once more what is retained.
+pub(super) type Take = Box<dyn FnMut(&Publish, u64) + Send>;
 
 /// Somebody who wants the samples of a filter.
 pub(super) struct Target {
@@ -35,9 +35,9 @@ impl Target {
         Arc::new(Self { filter, take: Mutex::new(Some(take)) })
     }
 
-    pub(super) fn take(&self, sample: &Publish) {
+    pub(super) fn take(&self, sample: &Publish, round: u64) {
         if let Some(take) = lock(&self.take).as_mut() {
-            take(sample);
+            take(sample, round);
         }
     }
 
@@ -60,6 +60,17 @@ struct Subscription {
     filter: Filter,
     targets: Vec<Arc<Target>>,
     answer: Answer,
+    /// How often retained messages were asked for.
+    round: u64,
+}
+
+impl Subscription {
+    /// Asks the broker once more.
+    fn ask(&mut self, id: u16, number: u32) -> Packet {
+        self.answer = Answer::Awaited(id);
+        self.round += u64::from(self.filter.history);
+        packet::subscribe(id, &self.filter, number)
+    }
 }
 
 /// By number.
@@ -76,8 +87,8 @@ impl Subscriptions {
         let known = self.open.iter_mut().find(|(_, one)| one.filter.path == wanted.path);
         let Some((number, known)) = known else {
             let (number, id) = (self.number(), id());
-            let packet = packet::subscribe(id, &wanted, number);
-            let one = Subscription { filter: wanted, targets: vec![target], answer: Answer::Awaited(id) };
+            let mut one = Subscription { filter: wanted, targets: vec![target], answer: Answer::Awaited(id), round: 0 };
+            let packet = one.ask(id, number);
             self.open.insert(number, one);
             return (number, Some(packet));
         };
@@ -88,9 +99,7 @@ impl Subscriptions {
         }
         known.filter.reliable |= wanted.reliable;
         known.filter.history |= wanted.history;
-        let id = id();
-        known.answer = Answer::Awaited(id);
-        (*number, Some(packet::subscribe(id, &known.filter, *number)))
+        (*number, Some(known.ask(id(), *number)))
     }
 
     fn number(&mut self) -> u32 {
@@ -117,12 +126,7 @@ impl Subscriptions {
 
     /// All of them, for a new connection.
     pub(super) fn begin(&mut self, mut id: impl FnMut() -> u16) -> Vec<Packet> {
-        let ask = |(number, one): (&u32, &mut Subscription)| {
-            let id = id();
-            one.answer = Answer::Awaited(id);
-            packet::subscribe(id, &one.filter, *number)
-        };
-        self.open.iter_mut().map(ask).collect()
+        self.open.iter_mut().map(|(number, one)| one.ask(id(), *number)).collect()
     }
 
     /// The broker's answer to the packet of this id. Gives the filter that it refuses.
@@ -140,15 +144,19 @@ impl Subscriptions {
         self.open.get(&number).map(|one| &one.answer)
     }
 
-    /// Those who want a sample. A broker that writes no numbers on samples is one that sends each once.
-    pub(super) fn of(&self, sample: &Publish) -> Vec<Arc<Target>> {
+    /// Those who want a sample, each with the round of its subscription. A broker that writes no numbers on samples is one that sends each once.
+    pub(super) fn of(&self, sample: &Publish) -> Vec<(Arc<Target>, u64)> {
         let numbers = sample.properties.as_ref().map_or(&[][..], |properties| &properties.subscription_identifiers);
         let topic = String::from_utf8_lossy(&sample.topic);
         let fits = |(number, one): &(&u32, &Subscription)| match numbers {
             [] => topic_matches(&one.filter.path.replace('+', "*").replace('#', "**"), &topic),
             numbers => numbers.contains(&(**number as usize)),
         };
-        self.open.iter().filter(fits).flat_map(|(_, one)| one.targets.iter().cloned()).collect()
+        let with_round = |one: &Subscription| {
+            let round = one.round;
+            one.targets.iter().map(|target| (target.clone(), round)).collect::<Vec<_>>()
+        };
+        self.open.iter().filter(fits).flat_map(|(_, one)| with_round(one)).collect()
     }
 }
 
@@ -162,7 +170,7 @@ mod tests {
     fn target(path: &str, reliable: bool, history: bool) -> (Arc<Target>, Arc<AtomicU32>) {
         let count = Arc::new(AtomicU32::new(0));
         let counting = count.clone();
-        let take = Box::new(move |_: &Publish| {
+        let take = Box::new(move |_: &Publish, _: u64| {
             counting.fetch_add(1, Ordering::Relaxed);
         });
         (Target::new(Filter { path: path.to_owned(), reliable, history }, take), count)
@@ -221,7 +229,7 @@ mod tests {
             all.add(target.clone(), || 1);
         }
         let send = |all: &Subscriptions, numbers: &[usize]| {
-            all.of(&sample("a/b", numbers)).iter().for_each(|target| target.take(&sample("a/b", &[])));
+            all.of(&sample("a/b", numbers)).iter().for_each(|(target, round)| target.take(&sample("a/b", &[]), *round));
             [&exacts, &wides].map(|count| count.swap(0, Ordering::Relaxed))
         };
         assert_eq!([send(&all, &[1]), send(&all, &[2]), send(&all, &[1, 2])], [[1, 0], [0, 1], [1, 1]]);
@@ -230,6 +238,19 @@ mod tests {
         assert_eq!(send(&all, &[1, 2]), [0, 1]);
         assert!(matches!(all.remove(&exact, || 9), Some(Packet::Unsubscribe(one)) if one.filters == ["a/b"]));
         assert_eq!(send(&all, &[1]), [0, 0]);
+    }
+
+    /// Only what asks for retained messages makes the broker send them once more.
+    #[test]
+    fn each_subscriber_with_history_begins_a_round() {
+        let mut all = Subscriptions::default();
+        let round = |all: &Subscriptions| all.of(&sample("a", &[1])).iter().map(|(_, round)| *round).max();
+        for (reliable, history, after) in [(false, false, 0), (true, false, 0), (false, true, 1), (false, true, 2)] {
+            all.add(target("a", reliable, history).0, || 1);
+            assert_eq!(round(&all), Some(after));
+        }
+        all.begin(|| 2);
+        assert_eq!(round(&all), Some(3), "on a new connection, too");
     }
 
     #[test]

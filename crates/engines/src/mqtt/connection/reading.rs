@@ -108,7 +108,7 @@ impl Shared {
 
     fn take(&self, sample: &Publish) -> std::result::Result<(), String> {
         let targets = lock(&self.state).subscriptions.of(sample);
-        targets.iter().for_each(|target| target.take(sample));
+        targets.iter().for_each(|(target, round)| target.take(sample, *round));
         if sample.pkid != 0 {
             if !lock(&self.state).outbox.put_acknowledgement(sample.pkid) {
                 return Err(format!("it sends more than {WINDOW} samples that are not acknowledged"));

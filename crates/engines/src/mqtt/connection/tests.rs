@@ -156,7 +156,7 @@ fn sample(number: u8) -> Publish {
 fn target(path: &str) -> (Arc<Target>, Receiver<u8>) {
     let (tell, told) = channel();
     let filter = Filter { path: path.to_owned(), reliable: true, history: false };
-    (Target::new(filter, Box::new(move |sample| tell.send(sample.payload[0]).unwrap())), told)
+    (Target::new(filter, Box::new(move |sample, _| tell.send(sample.payload[0]).unwrap())), told)
 }
 
 const GRANTED: SubscribeReasonCode = SubscribeReasonCode::Success(QoS::AtLeastOnce);
@@ -340,7 +340,7 @@ fn a_panic_of_one_who_takes_a_sample_ends_the_connection() {
         (Connection::open(fake.place(), refusals.clone()).unwrap(), end.join().unwrap())
     });
     let filter = Filter { path: "b".to_owned(), reliable: true, history: false };
-    let fails = |sample: &Publish| assert!(sample.payload.is_empty(), "this one panics, as the test wants");
+    let fails = |sample: &Publish, _: u64| assert!(sample.payload.is_empty(), "this one panics, as the test wants");
     std::thread::scope(|scope| {
         scope.spawn(|| end.grant(GRANTED));
         connection.subscribe(&Target::new(filter, Box::new(fails))).unwrap();
