@@ -6,6 +6,7 @@
 //! | [`topology`] | the picture of the network, with the loads that are measured |
 //! | [`log`] | what has changed, when, and by whom |
 //! | [`settings`] | priorities that somebody has changed |
+//! | [`stages`] | the stages of the topics that the page shows |
 //! | `admissions` | sessions that a broker admits (feature `sessions`) |
 //! | [`metrics`] | the state as text for Prometheus |
 //! | [`server`] | connections, each bounded, and their answers |
@@ -25,6 +26,7 @@ mod look;
 mod metrics;
 mod server;
 mod settings;
+mod stages;
 mod topology;
 
 use crate::failure::{Failure, Result};

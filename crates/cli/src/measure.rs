@@ -250,7 +250,7 @@ fn measured(report: &StagesReport) -> u64 {
 }
 
 /// Asks all nodes about the stages of a topic's channels.
-pub(crate) fn ask(participant: &Participant, nodes: &[Document], request: &Request) -> Vec<StagesReport> {
+fn ask(participant: &Participant, nodes: &[Document], request: &Request) -> Vec<StagesReport> {
     let answers = census::ask_all(participant, nodes, request).into_iter();
     let stages = answers.filter_map(|(_, reply)| match reply {
         Some(Reply::Stages(reports)) => Some(reports),

@@ -6,8 +6,8 @@ use super::log::{Kind, Log};
 use super::metrics;
 use super::server::Snapshot;
 use super::settings::Settings;
+use super::stages::Stages;
 use super::topology::Topology;
-use crate::measure;
 use crate::participant::Participant;
 use crate::top::Rates;
 use crate::verify::gather::{Gatherer, TOPIC};
@@ -16,11 +16,7 @@ use qos::plan::Plan;
 use qos::system::System;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
-use thalweg::admin::Request;
-
-/// Topics whose stages are measured for the page at the same time.
-const MOST_MEASURED: usize = 16;
+use std::time::{Duration, Instant};
 
 /// Looks at all channels.
 pub(super) struct Looker<'a> {
@@ -28,8 +24,7 @@ pub(super) struct Looker<'a> {
     rates: Rates,
     plan: Option<&'a Plan>,
     gatherer: Option<Gatherer<'a>>,
-    /// Topics whose stages are measured.
-    measured: BTreeSet<String>,
+    stages: Stages,
     /// The channels at the last look; `None` before the first one.
     known: Option<BTreeSet<(String, String)>>,
     topology: Topology<'a>,
@@ -47,7 +42,7 @@ impl<'a> Looker<'a> {
             rates: Rates::default(),
             plan,
             gatherer: None,
-            measured: BTreeSet::new(),
+            stages: Stages::default(),
             known: None,
             topology: Topology::new(plan, contract),
             settings: Settings::default(),
@@ -67,6 +62,7 @@ impl<'a> Looker<'a> {
     pub(super) fn look(&mut self, participant: &mut Participant) -> Snapshot {
         participant.tell_events();
         let mut screen = self.rates.look(participant);
+        self.stages.looked(&screen.silent, Instant::now());
         screen.channels.retain(|row| row.channel.topic != TOPIC);
         let channels =
             screen.channels.iter().map(|row| (row.channel.publisher.clone(), row.channel.subscriber.clone()));
@@ -128,20 +124,12 @@ impl<'a> Looker<'a> {
 
     /// The stages of a topic's channels, which are measured from the first call on.
     pub(super) fn stages(&mut self, participant: &Participant, topic: &str) -> Value {
-        if !self.measured.contains(topic) {
-            if self.measured.len() == MOST_MEASURED {
-                self.stop_measuring(participant);
-            }
-            measure::ask(participant, &participant.others(), &Request::Measure { topic: topic.to_owned(), every: 1 });
-            self.measured.insert(topic.to_owned());
-        }
-        let reports = measure::ask(participant, &participant.others(), &Request::Stages { topic: topic.to_owned() });
-        measure::documents(&reports).into()
+        self.stages.of(participant, topic)
     }
 
     /// Nobody looks: no channel is measured any more.
     pub(super) fn rest(&mut self, participant: &Participant) {
-        self.stop_measuring(participant);
+        self.stages.rest(participant);
         if let Some(gatherer) = self.gatherer.take() {
             gatherer.stop_measuring(participant);
         }
@@ -156,10 +144,4 @@ impl<'a> Looker<'a> {
 
     #[cfg(not(feature = "sessions"))]
     fn rest_admissions(&self) {}
-
-    fn stop_measuring(&mut self, participant: &Participant) {
-        for topic in std::mem::take(&mut self.measured) {
-            measure::ask(participant, &participant.others(), &Request::Measure { topic, every: 0 });
-        }
-    }
 }
