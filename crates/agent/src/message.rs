@@ -84,6 +84,9 @@ pub struct Actual {
     /// What the queues of its devices had sent and dropped at the agent's last look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
+    /// Queues that it has besides, for which a report has no room.
+    #[serde(default)]
+    pub queues_left_out: u64,
     /// What it had kept out at its borders at that look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_out: Vec<KeptOut>,
@@ -93,8 +96,8 @@ impl Actual {
     /// A state with nothing else to tell.
     pub fn new(epoch: u64, revision: u64, state: State) -> Self {
         let (devices, repaired, ends) = (Vec::new(), Vec::new(), Vec::new());
-        let (queues, kept_out) = (Vec::new(), Vec::new());
-        Self { epoch, revision, state, because: None, devices, repaired, ends, queues, kept_out }
+        let (queues, queues_left_out, kept_out) = (Vec::new(), 0, Vec::new());
+        Self { epoch, revision, state, because: None, devices, repaired, ends, queues, queues_left_out, kept_out }
     }
 
     /// `true` if no part of it is larger than allowed.
@@ -288,6 +291,9 @@ pub struct Host {
     /// What the queues of its devices have sent and dropped, by class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
+    /// Queues that it has besides, for which its report has no room.
+    #[serde(default)]
+    pub queues_left_out: u64,
     /// What it has kept out at its borders, by class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_out: Vec<KeptOut>,

@@ -69,6 +69,7 @@ pub struct Reconciler {
     repaired: Vec<String>,
     ends: Vec<End>,
     queues: Vec<Queue>,
+    queues_left_out: u64,
     kept_out: Vec<KeptOut>,
 }
 
@@ -133,8 +134,9 @@ impl Reconciler {
         let Desired { epoch, revision, .. } = self.desired;
         let devices = devices.into_iter().map(|name| shorten(name, LONGEST_TEXT)).take(MOST_DEVICES).collect();
         let (repaired, ends) = (self.repaired.clone(), self.ends.clone());
-        let (queues, kept_out) = (self.queues.clone(), self.kept_out.clone());
-        let actual = Actual { epoch, revision, state, because, devices, repaired, ends, queues, kept_out };
+        let (queues, queues_left_out, kept_out) = (self.queues.clone(), self.queues_left_out, self.kept_out.clone());
+        let actual =
+            Actual { epoch, revision, state, because, devices, repaired, ends, queues, queues_left_out, kept_out };
         self.last = Some(actual.clone());
         Some(self.report.insert(actual))
     }
@@ -171,20 +173,21 @@ impl Reconciler {
         };
         let bounded =
             |queue: Queue| Queue { device: shorten(queue.device, LONGEST_NAME), own: queue.own.map(owner), ..queue };
-        let mut bytes = 0;
+        let (mut bytes, all) = (0, queues.len());
         let mut fits = |queue: &Queue| {
             bytes += queue.size();
             bytes <= MOST_OF_QUEUES
         };
         let queues = queues.into_iter().map(bounded).take(MOST_QUEUES).take_while(|queue| fits(queue));
         let queues: Vec<Queue> = queues.collect();
+        let left_out = (all - queues.len()) as u64;
         let bounded = |kept: KeptOut| KeptOut { device: shorten(kept.device, LONGEST_NAME), ..kept };
         let kept_out: Vec<KeptOut> = kept_out.into_iter().map(bounded).take(MOST_QUEUES).collect();
-        if (&queues, &kept_out) == (&self.queues, &self.kept_out) {
+        if (&queues, left_out, &kept_out) == (&self.queues, self.queues_left_out, &self.kept_out) {
             return;
         }
-        (self.queues, self.kept_out) = (queues.clone(), kept_out.clone());
-        self.tell(|last| (last.queues, last.kept_out) = (queues, kept_out));
+        (self.queues, self.queues_left_out, self.kept_out) = (queues.clone(), left_out, kept_out.clone());
+        self.tell(|last| (last.queues, last.queues_left_out, last.kept_out) = (queues, left_out, kept_out));
     }
 
     /// Changes the last report, if there is one, and makes it again.
@@ -361,7 +364,8 @@ mod tests {
         };
         let mut agent = installed();
         agent.counted(vec![queue(7)], Vec::new());
-        assert_eq!(agent.report().unwrap().queues, [queue(7)]);
+        let report = agent.report().unwrap();
+        assert_eq!((&report.queues[..], report.queues_left_out), (&[queue(7)][..], 0));
         agent.reported();
         agent.counted(vec![queue(7)], Vec::new());
         assert_eq!(agent.report(), None, "nothing has come since");
@@ -372,12 +376,14 @@ mod tests {
         let report = agent.report().unwrap();
         assert_eq!((report.queues.len(), report.kept_out.len()), (MOST_QUEUES, MOST_QUEUES));
         assert!(report.is_bounded());
+        assert_eq!(report.queues_left_out, 5000 - MOST_QUEUES as u64);
         assert_eq!(report.repaired, ["tc class change"], "until it is heard");
         let name = "x".repeat(9999);
         let own = Owner { topic: name.clone(), subscriber: name, rate_bits_per_s: 1 };
         agent.counted(vec![Queue { own: Some(own), ..queue(9) }; 5000], Vec::new());
         let report = agent.report().unwrap();
         assert!(report.is_bounded() && report.queues.len() > 100, "{}", report.queues.len());
+        assert_eq!(report.queues.len() as u64 + report.queues_left_out, 5000);
     }
 
     #[test]

@@ -261,6 +261,7 @@ impl Hosts {
             repaired: heard.map_or_else(Vec::new, |heard| heard.repaired.clone()),
             ends: current.map_or_else(Vec::new, |actual| actual.ends.clone()),
             queues: current.map_or_else(Vec::new, |actual| actual.queues.clone()),
+            queues_left_out: current.map_or(0, |actual| actual.queues_left_out),
             kept_out: current.map_or_else(Vec::new, |actual| actual.kept_out.clone()),
             heard_ms: heard.map(|heard| now.saturating_sub(heard.at).as_millis().try_into().unwrap_or(u64::MAX)),
         }

@@ -196,9 +196,9 @@ fn a_plan_is_told_to_its_hosts_and_their_state_to_users() {
     assert_eq!((desired.epoch, desired.revision, desired.plan.as_deref()), (1, 1, Some(PLAN)));
     assert_eq!(user.hosts().unwrap()[0].state, HostState::Waiting);
     let queue = Queue { device: "eth0".into(), class: None, own: None, packets: 9, bytes: 900, dropped: 2, waiting: 1 };
-    host.report("a", &Actual { queues: vec![queue.clone()], ..applied(1, 1) }).unwrap();
+    host.report("a", &Actual { queues: vec![queue.clone()], queues_left_out: 3, ..applied(1, 1) }).unwrap();
     let hosts = user.hosts().unwrap();
-    assert_eq!(hosts[0].queues, std::slice::from_ref(&queue));
+    assert_eq!((&hosts[0].queues[..], hosts[0].queues_left_out), (std::slice::from_ref(&queue), 3));
     assert_eq!(status(host.report("a", &Actual { queues: vec![queue; 1000], ..applied(1, 1) })), 422);
     assert_eq!((hosts.len(), hosts[0].state, &hosts[0].devices[0][..]), (1, HostState::Applied, "eth0"));
     assert_eq!(host.desired("a", (1, 1), NO_WAIT).unwrap(), None);

@@ -5,7 +5,7 @@ use crate::keys;
 use crate::output::{Output, bytes, table};
 use agent::client::{Client, ClientError};
 use agent::identity::Kind;
-use agent::message::{Host, HostState, KeptOut, Owner, Queue};
+use agent::message::{Host, HostState, KeptOut, MOST_OF_QUEUES, MOST_QUEUES, Owner, Queue};
 use clap::Args;
 use qos::{Class, show_bit_rate};
 use std::path::PathBuf;
@@ -134,7 +134,7 @@ fn queues_text(hosts: &[Host]) -> String {
     let all = || hosts.iter().flat_map(|host| host.queues.iter().map(move |queue| (host.host.as_str(), queue)));
     let of_classes = all().filter(|(_, queue)| queue.own.is_none());
     let rows: Vec<_> = of_classes.map(|(host, queue)| queue_row(host, queue)).collect();
-    let parts = [own_text(all()), kept_out_text(hosts)];
+    let parts = [own_text(all()), left_out_text(hosts), kept_out_text(hosts)];
     if rows.is_empty() && parts.iter().all(Option::is_none) {
         return "no host has reported queues yet: their agents look at them every 10 s".to_owned();
     }
@@ -157,6 +157,16 @@ fn own_text<'a>(all: impl Iterator<Item = (&'a str, &'a Queue)>) -> Option<Strin
     let names = [("host", '<'), ("device", '<'), ("topic", '<'), ("to", '<'), ("class", '<'), ("rate", '>')];
     let headers: Vec<_> = names.into_iter().chain(COUNTS).collect();
     (!rows.is_empty()).then(|| format!("of channels' own\n{}", table(&headers, &rows)))
+}
+
+/// The number of queues that are in no table, because a report has no room for them.
+fn left_out_text(hosts: &[Host]) -> Option<String> {
+    let line = |host: &Host| {
+        let (host, count, most) = (&host.host, host.queues_left_out, MOST_OF_QUEUES >> 10);
+        format!("{host} has {count} queues more: a report has at most {MOST_QUEUES}, in {most} KiB")
+    };
+    let lines: Vec<String> = hosts.iter().filter(|host| host.queues_left_out > 0).map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// What came in at borders in a reserved class, and belonged to no session.
@@ -216,6 +226,7 @@ mod tests {
             repaired: Vec::new(),
             ends: Vec::new(),
             queues,
+            queues_left_out: 0,
             kept_out: Vec::new(),
             heard_ms: Some(0),
         };
@@ -242,6 +253,9 @@ b     eth0    bulk   /bulk-in  high   300 kbit/s        5  7.5 kB        3      
 of no session
 host  comes in by  kept out of  packets  bytes
 a     eth1         critical           3  400 B";
+        assert_eq!(queues_text(&[border.clone(), other.clone()]), expected.to_owned() + more);
+        (border.kept_out, border.queues_left_out) = (Vec::new(), 12);
+        let more = "\n\na has 12 queues more: a report has at most 256, in 110 KiB";
         assert_eq!(queues_text(&[border, other]), expected.to_owned() + more);
     }
 }
