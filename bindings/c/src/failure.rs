@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg::Error;
+use thalweg::admin::set::Unset;
 
 /// What a call came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +52,6 @@ impl Failure {
         Self { status, text: Cow::Borrowed(text) }
     }
 
-    /// With the port that refused, and what else is to be said.
-    pub(crate) fn at(self, port: &str, more: &str) -> Self {
-        Self::new(self.status, format!("at {port}: {}{more}", self.text.to_string_lossy()))
-    }
-
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
         Self::new(THALWEG_INVALID, text)
     }
@@ -75,15 +71,29 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let status = match &error {
-            Error::Usage(_) | Error::Configuration(_) | Error::Message(_) => THALWEG_INVALID,
-            Error::System { .. } => THALWEG_SYSTEM,
-            Error::Refused(_) | Error::NameTaken { .. } | Error::NotAdmitted { .. } => THALWEG_REFUSED,
-            Error::Peer(_) => THALWEG_PEER,
-            Error::Closed => THALWEG_CLOSED,
-            _ => THALWEG_INTERNAL,
+        Self::new(status(&error), error.to_string())
+    }
+}
+
+impl From<Unset> for Failure {
+    fn from(unset: Unset) -> Self {
+        let status = match &unset {
+            Unset::Unknown(_) => THALWEG_NOT_FOUND,
+            Unset::Direction(..) => THALWEG_INVALID,
+            Unset::Refused { because, .. } | Unset::Failed(because) => status(because),
         };
-        Self::new(status, error.to_string())
+        Self::new(status, unset.to_string())
+    }
+}
+
+fn status(error: &Error) -> thalweg_status {
+    match error {
+        Error::Usage(_) | Error::Configuration(_) | Error::Message(_) => THALWEG_INVALID,
+        Error::System { .. } => THALWEG_SYSTEM,
+        Error::Refused(_) | Error::NameTaken { .. } | Error::NotAdmitted { .. } => THALWEG_REFUSED,
+        Error::Peer(_) => THALWEG_PEER,
+        Error::Closed => THALWEG_CLOSED,
+        _ => THALWEG_INTERNAL,
     }
 }
 

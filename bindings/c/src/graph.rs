@@ -5,12 +5,10 @@ use crate::failure::{Failure, Result, c_string, guarded, thalweg_status};
 use crate::node::{given, thalweg_node};
 use crate::options::{class_number, thalweg_class, words};
 use std::ffi::{CString, c_char, c_void};
-use std::time::Duration;
-use thalweg::admin::{EndReport, Reply, Request};
-use thalweg::control::{Direction, NodeId, PortInfo};
-use thalweg::proxy::ProxyChanges;
-use thalweg::qos::priority::Changes;
-use thalweg::{Error, Node};
+use thalweg::Node;
+use thalweg::admin::set::{self, Ends, Wish};
+use thalweg::admin::{EndReport, Request};
+use thalweg::control::Direction;
 
 /// Direction of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,102 +71,14 @@ unsafe impl SizeFirst for thalweg_port_info {}
 // SAFETY: the same.
 unsafe impl SizeFirst for thalweg_end_info {}
 
-/// Time that a node may take to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// An end that is set.
-struct End {
-    node: NodeId,
-    port: String,
-    other: String,
-}
-
-fn unknown(name: &str) -> Failure {
-    Failure::new(
-        thalweg_status::THALWEG_NOT_FOUND,
-        format!("no port {name} is known: `thalweg list ports` shows which are"),
-    )
-}
-
-fn find(node: &Node, name: &str, wanted: Option<Direction>) -> Result<NodeId> {
-    let (holder, PortInfo { direction, .. }) = node.holder(name).ok_or_else(|| unknown(name))?;
-    match wanted {
-        Some(wanted) if direction != wanted => Err(Failure::invalid(format!(
-            "{name} has the other direction: give the publishing port first, then the subscribing one"
-        ))),
-        _ => Ok(holder),
-    }
-}
-
-fn settings(node: &Node, of: NodeId, request: &Request) -> thalweg::Result<Vec<EndReport>> {
-    match node.ask(of, request, PATIENCE)? {
-        Reply::Settings(reports) => Ok(reports),
-        other => Err(Error::Peer(format!("an answer that does not fit: {other:?}"))),
-    }
-}
-
-/// The changes in a text, as `thalweg set` takes them.
-fn read(text: &str) -> Result<(Changes, ProxyChanges)> {
-    let (mut changes, mut proxy) = (Changes::default(), ProxyChanges::default());
-    for word in words(text)? {
-        if !proxy.add(&word).map_err(|wrong| Failure::invalid(wrong.to_string()))? {
-            changes.add(&word).map_err(|wrong| Failure::invalid(wrong.to_string()))?;
-        }
-    }
-    match changes.is_empty() && proxy.is_empty() {
-        true => Err(Failure::invalid("nothing is set: give class=high, sched=fifo:30 or the like")),
-        false => Ok((changes, proxy)),
-    }
-}
-
-/// Changes all ends, or none: after a refusal those that were changed get their former settings.
-fn change(node: &Node, ends: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
-    let (mut reports, mut undo) = (Vec::new(), Vec::<(&End, Changes)>::new());
-    let set = |end: &End, changes: Changes| {
-        settings(node, end.node, &Request::Set { port: end.port.clone(), other: end.other.clone(), changes })
-    };
-    for end in ends {
-        let get = Request::Get { port: end.port.clone(), other: Some(end.other.clone()) };
-        // An end without channel and settings has no former state.
-        let before = settings(node, end.node, &get).ok().and_then(|found| found.into_iter().next());
-        match set(end, changes.clone()) {
-            Ok(found) => reports.extend(found),
-            Err(refused) => {
-                let stuck = undo.into_iter().filter_map(|(end, back)| set(end, back).err().map(|why| (end, why)));
-                let stuck: String =
-                    stuck.map(|(end, why)| format!("; {} could not be set back: {why}", end.port)).collect();
-                return Err(Failure::from(refused).at(&end.port, &stuck));
-            }
-        }
-        undo.push((end, changes.undone(&before.map(|report| report.asked).unwrap_or_default())));
-    }
-    Ok(reports)
-}
-
 /// Sets a channel, or the process of a port.
 fn set(node: &Node, publisher: &str, subscriber: Option<&str>, text: &str) -> Result<Vec<EndReport>> {
-    let (changes, proxy) = read(text)?;
-    let end = |node, port: &str, other: &str| End { node, port: port.to_owned(), other: other.to_owned() };
-    let Some(subscriber) = subscriber else {
-        if !proxy.is_empty() {
-            return Err(Failure::invalid("every, rate, picture and proxy are for one channel: name both ports"));
-        }
-        return change(node, &[end(find(node, publisher, None)?, publisher, publisher)], &changes);
-    };
-    let ends = [
-        end(find(node, publisher, Some(Direction::Publisher))?, publisher, subscriber),
-        end(find(node, subscriber, Some(Direction::Subscriber))?, subscriber, publisher),
-    ];
-    if !proxy.is_empty() {
-        let scale = Request::Scale { publisher: publisher.into(), subscriber: subscriber.into(), changes: proxy };
-        node.ask(ends[1].node, &scale, PATIENCE)?;
+    let words = words(text)?;
+    let wish = Wish::read(words.iter().map(String::as_str))?;
+    if wish.is_empty() {
+        return Err(Failure::invalid("nothing is set: give class=high, sched=fifo:30 or the like"));
     }
-    if changes.is_empty() {
-        let get = |end: &End| Request::Get { port: end.port.clone(), other: Some(end.other.clone()) };
-        let found = ends.iter().map(|end| settings(node, end.node, &get(end))).collect::<thalweg::Result<Vec<_>>>();
-        return Ok(found?.concat());
-    }
-    change(node, &ends, &changes)
+    Ok(set::set(node, publisher, subscriber, Ends::Both, &wish)?)
 }
 
 /// An end in one line, for people.
@@ -249,8 +159,8 @@ pub unsafe extern "C" fn thalweg_node_visit_ends(
         // SAFETY: the caller's promise.
         let ((_, node), port) = unsafe { (given(node)?, text(port, "port")?) };
         let visit = visit.ok_or_else(|| Failure::invalid("visit is a null pointer"))?;
-        let holder = find(&node, port, None)?;
-        for report in settings(&node, holder, &Request::Get { port: port.to_owned(), other: None })? {
+        let holder = set::find(&node, port, None)?;
+        for report in set::settings(&node, holder, &Request::Get { port: port.to_owned(), other: None })? {
             let EndReport { publisher, subscriber, end, carrier, policy, because, note, .. } = &report;
             let texts = Texts::of([publisher, subscriber, end, carrier.as_str(), policy, because, note]);
             let [publisher, subscriber, end, carrier_text, sched, because, note] = texts.pointers();

@@ -2,18 +2,15 @@
 
 use crate::error::{KernelError, PeerError, UsageError, raised};
 use crate::handle::{Handle, check_may_open, lock};
-use crate::options::{NodeOptions, changes, timeout};
+use crate::options::{NodeOptions, timeout};
 use crate::process::away;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use thalweg::EventReader;
-use thalweg::admin::{EndReport, Reply, Request};
+use thalweg::admin::EndReport;
+use thalweg::admin::set::{self, Ends, Unset, Wish};
 use thalweg::control::{Direction, NodeId};
-use thalweg::qos::priority::Changes;
-
-/// Time that a node may take to answer.
-const ANSWER: Duration = Duration::from_secs(3);
 
 /// The interval at which a wait for events looks whether the node was closed, or a signal came.
 const LOOK: Duration = Duration::from_millis(50);
@@ -121,13 +118,13 @@ impl Node {
 
     /// Changes the priority of the channel between two ports, at both ends or at none. The text says what it is now, and its effect.
     fn change(&self, py: Python<'_>, publisher: String, subscriber: String, words: Vec<String>) -> PyResult<String> {
-        let changes = changes(&words)?;
-        if changes.is_empty() {
+        let wish = Wish::read(words.iter().map(String::as_str)).map_err(|wrong| raised(py, wrong))?;
+        if wish.is_empty() {
             return Err(UsageError::new_err("nothing is set: add class_=\"high\", sched=\"fifo:30\" or the like"));
         }
         let node = self.handle.node()?;
-        let reports =
-            away(py, || set(&node, [&publisher, &subscriber], &changes))?.map_err(|failed| failed.raised(py))?;
+        let change = || set::set(&node, &publisher, Some(&subscriber), Ends::Both, &wish);
+        let reports = away(py, change)?.map_err(|unset| failed(py, unset))?;
         Ok(reports.iter().map(effect).collect::<Vec<_>>().join("\n"))
     }
 
@@ -142,65 +139,15 @@ impl Node {
     }
 }
 
-/// Why a channel's priority was not changed.
-enum Failure {
-    Unknown(String),
-    Of(thalweg::Error, String),
-}
-
-impl Failure {
-    fn raised(self, py: Python<'_>) -> PyErr {
-        match self {
-            Self::Unknown(text) => PeerError::new_err(text),
-            Self::Of(thalweg::Error::Refused(why), port) => KernelError::new_err(format!("at {port}: {why}")),
-            Self::Of(thalweg::Error::Peer(why), port) => PeerError::new_err(format!("at {port}: {why}")),
-            Self::Of(error, _) => raised(py, error),
+/// The exception of a channel that was not changed.
+fn failed(py: Python<'_>, unset: Unset) -> PyErr {
+    let text = unset.to_string();
+    match unset {
+        Unset::Refused { because: thalweg::Error::Refused(_), .. } => KernelError::new_err(text),
+        Unset::Unknown(_) | Unset::Direction(..) | Unset::Refused { because: thalweg::Error::Peer(_), .. } => {
+            PeerError::new_err(text)
         }
-    }
-}
-
-/// Sets both ends of a channel. After a refusal the first end gets back what it had.
-fn set(node: &thalweg::Node, ends: [&str; 2], changes: &Changes) -> Result<Vec<EndReport>, Failure> {
-    let holders = [holder(node, ends[0], Direction::Publisher)?, holder(node, ends[1], Direction::Subscriber)?];
-    let (mut reports, mut undo) = (Vec::new(), None);
-    for (at, (port, other)) in [(ends[0], ends[1]), (ends[1], ends[0])].into_iter().enumerate() {
-        let get = Request::Get { port: port.to_owned(), other: Some(other.to_owned()) };
-        let before = asked(node, holders[at], &get).ok().and_then(|reports| reports.into_iter().next());
-        let request = |changes: &Changes| Request::Set {
-            port: port.to_owned(),
-            other: other.to_owned(),
-            changes: changes.clone(),
-        };
-        match asked(node, holders[at], &request(changes)) {
-            Ok(found) => reports.extend(found),
-            Err(error) => {
-                // What cannot be set back either is told by `thalweg get`; the first failure is the one to mend.
-                undo.map(|(holder, request)| asked(node, holder, &request));
-                return Err(Failure::Of(error, port.to_owned()));
-            }
-        }
-        let before = before.map(|report| report.asked).unwrap_or_default();
-        undo = Some((holders[at], request(&changes.undone(&before))));
-    }
-    Ok(reports)
-}
-
-/// The node of the port with this name and direction.
-fn holder(node: &thalweg::Node, name: &str, wanted: Direction) -> Result<NodeId, Failure> {
-    let (holder, port) = node
-        .holder(name)
-        .ok_or_else(|| Failure::Unknown(format!("no port {name} is known: node.list() names those that are")))?;
-    if port.direction == wanted {
-        return Ok(holder);
-    }
-    let is = if wanted == Direction::Publisher { "subscriber" } else { "publisher" };
-    Err(Failure::Unknown(format!("{name} is a {is}: say the publishing port first, then the subscribing one")))
-}
-
-fn asked(node: &thalweg::Node, holder: NodeId, request: &Request) -> thalweg::Result<Vec<EndReport>> {
-    match node.ask(holder, request, ANSWER)? {
-        Reply::Settings(reports) => Ok(reports),
-        other => Err(thalweg::Error::Peer(format!("an answer that does not fit: {other:?}"))),
+        Unset::Refused { because, .. } | Unset::Failed(because) => raised(py, because),
     }
 }
 

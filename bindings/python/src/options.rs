@@ -43,7 +43,7 @@ impl Options {
 }
 
 /// Changes of a priority, from words such as `class=high`.
-pub(crate) fn changes(words: &[String]) -> PyResult<Changes> {
+fn changes(words: &[String]) -> PyResult<Changes> {
     let mut changes = Changes::default();
     for word in words {
         changes.add(word).map_err(|wrong| UsageError::new_err(wrong.to_string()))?;

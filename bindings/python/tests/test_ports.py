@@ -280,6 +280,7 @@ class Ports(unittest.TestCase):
         told = self.here.set("/talker", "/listener", class_="high")
         self.assertRegex(told, r"publisher: .*effective: \w+, because")
         self.assertRegex(told, r"subscriber: .*effective: \w+, because")
+        self.assertIn("subscriber: ", self.here.set("/talker", "/listener", every=2))
         for wrong, said in [
             (lambda: self.here.set("/talker", "/nobody", class_="high"), "no port /nobody"),
             (lambda: self.here.set("/listener", "/talker", class_="high"), "is a subscriber"),

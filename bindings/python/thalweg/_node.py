@@ -146,7 +146,8 @@ class Node:
 
     def set(self, publisher: str, subscriber: str, *, class_: str | None = None, sched: str | None = None, **settings: Policy) -> str:
         """Changes the priority of the channel between two ports by name, at both ends, at once and without reconnecting. The text says
-        what each end has now, and whether it has an effect. `"default"` takes a setting back.
+        what each end has now, and whether it has an effect. `"default"` takes a setting back. `every=10`, `rate`, `picture` and `proxy` say how
+        much of the stream the subscriber gets, as for `thalweg set`.
         """
         return self._raw.change(publisher, subscriber, words({"class_": class_, "sched": sched, **settings}))
 

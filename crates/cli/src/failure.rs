@@ -1,6 +1,7 @@
 //! Failures of a verb, by exit code.
 
 use std::io;
+use thalweg::admin::set::Unset;
 
 /// The result of a verb.
 pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
@@ -32,6 +33,15 @@ impl Failure {
         }
     }
 
+    /// That of the library's errors with this exit code.
+    fn with_code(code: u8, text: String) -> Self {
+        match code {
+            2 => Failure::Usage(text),
+            3 => Failure::System(text),
+            _ => Failure::No(text),
+        }
+    }
+
     /// Adds the place of the failure.
     pub(crate) fn at(self, place: &str) -> Self {
         let said = |text: String| format!("{place}: {text}");
@@ -55,12 +65,17 @@ impl Failure {
 
 impl From<thalweg::Error> for Failure {
     fn from(error: thalweg::Error) -> Self {
-        let text = error.to_string();
-        match error.exit_code() {
-            2 => Failure::Usage(text),
-            3 => Failure::System(text),
-            _ => Failure::No(text),
-        }
+        Self::with_code(error.exit_code(), error.to_string())
+    }
+}
+
+impl From<Unset> for Failure {
+    fn from(unset: Unset) -> Self {
+        let code = match &unset {
+            Unset::Refused { because, .. } | Unset::Failed(because) => because.exit_code(),
+            Unset::Unknown(_) | Unset::Direction(..) => 1,
+        };
+        Self::with_code(code, unset.to_string())
     }
 }
 

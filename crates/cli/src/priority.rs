@@ -10,15 +10,15 @@ use crate::participant::{Common, Participant};
 use crate::policies::Policies;
 use crate::quantity;
 use clap::Args;
+use qos::Qos;
 use qos::priority::{Changes, PrioritySettings};
-use qos::{Place, Qos};
 use serde_json::json;
 use show::Shown;
 use std::path::PathBuf;
+use thalweg::admin::set::{self, Wish};
 use thalweg::admin::{EndReport, Request};
 use thalweg::control::Direction;
 use thalweg::profile::Profile;
-use thalweg::proxy::ProxyChanges;
 
 /// Change the priority of a live channel: packets and threads, at both ends, at once and without reconnecting
 ///
@@ -57,45 +57,30 @@ pub(crate) struct GetArguments {
     common: Common,
 }
 
-/// Arguments of `set`.
-struct Wish<'a> {
-    ports: Vec<&'a str>,
-    changes: Changes,
-    proxy: ProxyChanges,
-}
-
-impl<'a> Wish<'a> {
-    fn read(words: &'a [String]) -> Result<Self> {
-        let (ports, settings): (Vec<&str>, Vec<&str>) =
-            words.iter().map(String::as_str).partition(|w| w.starts_with('/'));
-        let mut changes = Changes::default();
-        let mut proxy = ProxyChanges::default();
-        for word in settings {
-            if !proxy.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))? {
-                changes.add(word).map_err(|wrong| Failure::Usage(wrong.to_string()))?;
-            }
-        }
-        if ports.is_empty() || ports.len() > 2 {
-            return Err(Failure::Usage(
-                "a publishing and a subscribing port are needed: thalweg set /OUT /IN class=high".into(),
-            ));
-        }
-        if !proxy.is_empty() && ports.len() < 2 {
-            return Err(Failure::Usage("every, rate, picture and proxy are for one channel: name both ports".into()));
-        }
-        if changes.is_empty() && proxy.is_empty() {
-            return Err(Failure::Usage(format!(
-                "nothing is set: add class=high, sched=fifo:30 or the like; `thalweg get {}` shows what there is",
-                ports.join(" ")
-            )));
-        }
-        Ok(Self { ports, changes, proxy })
+/// The ports in the arguments of `set`, and what is set.
+fn read(words: &[String]) -> Result<(Vec<&str>, Wish)> {
+    let (ports, settings): (Vec<&str>, Vec<&str>) = words.iter().map(String::as_str).partition(|w| w.starts_with('/'));
+    let wish = Wish::read(settings)?;
+    if ports.is_empty() || ports.len() > 2 {
+        return Err(Failure::Usage(
+            "a publishing and a subscribing port are needed: thalweg set /OUT /IN class=high".into(),
+        ));
     }
+    if ports.len() < 2 {
+        wish.check_process()?;
+    }
+    if wish.is_empty() {
+        return Err(Failure::Usage(format!(
+            "nothing is set: add class=high, sched=fifo:30 or the like; `thalweg get {}` shows what there is",
+            ports.join(" ")
+        )));
+    }
+    Ok((ports, wish))
 }
 
 /// Changes a channel's priority.
 pub(crate) fn set(arguments: &SetArguments) -> Result {
-    Wish::read(&arguments.words)?;
+    read(&arguments.words)?;
     let mut participant = arguments.common.open("set")?;
     participant.settled();
     let (out, other, reports) = make(&participant, &arguments.words, arguments.end)?;
@@ -111,51 +96,20 @@ pub(crate) fn carry_out(participant: &Participant, words: &[String]) -> Result<s
 
 /// The two ports, and their channel's ends afterwards.
 fn make(participant: &Participant, words: &[String], which: Which) -> Result<(String, String, Vec<EndReport>)> {
-    let Wish { ports, changes, proxy } = Wish::read(words)?;
+    let (ports, wish) = read(words)?;
     let (out, other) = (ports[0], ports.get(1).copied().unwrap_or(ports[0]));
-    let made = |reports| Ok((out.to_owned(), other.to_owned(), reports));
-    if !proxy.is_empty() {
-        let node = ends::find_as(participant, other, Direction::Subscriber)?;
-        let (publisher, subscriber) = (out.to_owned(), other.to_owned());
-        participant.node.ask(node, &Request::Scale { publisher, subscriber, changes: proxy }, ends::PATIENCE)?;
-        if changes.is_empty() {
-            return made(of_channel(participant, out, other)?);
-        }
-    }
-    let ends = ends_of(participant, out, other, which)?;
-    made(change(participant, &ends, &changes)?)
+    let reports = set::set(&participant.node, out, subscriber(out, other), which.into(), &wish)?;
+    Ok((out.to_owned(), other.to_owned(), reports))
 }
 
-fn ends_of(participant: &Participant, out: &str, other: &str, which: Which) -> Result<Vec<End>> {
-    if out == other {
-        let (node, _) = ends::find(participant, out)?;
-        return Ok(vec![End { node, port: out.to_owned(), other: out.to_owned() }]);
-    }
-    ends::of(participant, out, other, which)
+/// The same port twice is its process.
+fn subscriber<'a>(out: &str, other: &'a str) -> Option<&'a str> {
+    Some(other).filter(|other| *other != out)
 }
 
-/// Changes all ends or none. After a refusal the changes made so far are undone, and the reason is returned.
+/// Changes all ends or none.
 pub(crate) fn change(participant: &Participant, all: &[End], changes: &Changes) -> Result<Vec<EndReport>> {
-    let (mut reports, mut undo) = (Vec::new(), Vec::<(&End, Changes)>::new());
-    for end in all {
-        // An end without a channel and settings has no former state.
-        let before = end.get(participant).ok().and_then(|reports| reports.into_iter().next()).map(|r| r.asked);
-        let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: changes.clone() };
-        match ends::settings(participant, end.node, &request) {
-            Ok(found) => reports.extend(found),
-            Err(failure) => {
-                for (end, back) in undo {
-                    let request = Request::Set { port: end.port.clone(), other: end.other.clone(), changes: back };
-                    if let Err(stuck) = ends::settings(participant, end.node, &request) {
-                        crate::output::tell(&format!("{} could not be set back: {}", end.port, stuck.text()));
-                    }
-                }
-                return Err(failure.at(&format!("at {}", end.port)));
-            }
-        }
-        undo.push((end, changes.undone(&before.unwrap_or_default())));
-    }
-    Ok(reports)
+    Ok(set::change(&participant.node, all, changes)?)
 }
 
 /// Shows channels' priorities.
@@ -176,16 +130,7 @@ pub(crate) fn get(arguments: &GetArguments) -> Result {
 
 /// Both ends of a channel, or a port's process.
 pub(crate) fn of_channel(participant: &Participant, port: &str, other: &str) -> Result<Vec<EndReport>> {
-    let (mut reports, mut failed) = (Vec::new(), None);
-    for end in ends_of(participant, port, other, Which::Both)? {
-        match end.get(participant) {
-            Ok(found) => reports.extend(found),
-            Err(failure) => failed = Some(failure),
-        }
-    }
-    // If a relay serves the subscriber, the publisher has no channel with it.
-    let at_relay = |report: &EndReport| report.proxied.as_ref().is_some_and(|p| matches!(p.place, Place::Relay(_)));
-    failed.filter(|_| !reports.iter().any(at_relay)).map_or(Ok(reports), Err)
+    Ok(set::get(&participant.node, port, subscriber(port, other))?)
 }
 
 /// All channels of a port, both ends of each.
@@ -196,7 +141,7 @@ fn of_port(participant: &Participant, port: &str) -> Result<Vec<EndReport>> {
         let other = if near.publisher == port { near.subscriber.clone() } else { near.publisher.clone() };
         // The other end may be gone, or not there yet.
         let far = ends::find(participant, &other)
-            .and_then(|(node, _)| End { node, port: other, other: port.to_owned() }.get(participant));
+            .and_then(|(node, _)| Ok(End { node, port: other, other: port.to_owned() }.get(&participant.node)?));
         let (first, second) = if near.publisher == port {
             (vec![near], far.unwrap_or_default())
         } else {

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod explain;
 pub(crate) mod grammar;
 pub(crate) mod priority;
+pub mod set;
 
 use crate::carrier;
 use crate::channel::ChannelReport;

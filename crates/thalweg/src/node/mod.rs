@@ -418,6 +418,16 @@ impl Node {
     }
 }
 
+impl admin::set::Nodes for Node {
+    fn holder_of(&self, port: &str) -> Option<(NodeId, Direction)> {
+        self.holder(port).map(|(node, port)| (node, port.direction))
+    }
+
+    fn answer(&self, node: NodeId, request: &admin::Request) -> Result<admin::Reply> {
+        self.ask(node, request, admin::set::PATIENCE)
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         self.state.close();
