@@ -11,6 +11,7 @@
 //! Every loop is as plain and as fast as it can be: one blocking system call per message and side, one buffer, no
 //! thread but the caller's (one more sleeps until the peer hangs up).
 #![allow(clippy::disallowed_methods)] // it measures
+#![cfg_attr(test, allow(clippy::unwrap_used))] // tests and their helpers
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 

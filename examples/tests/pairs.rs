@@ -1,7 +1,7 @@
 //! The examples in Rust, C, C++ and Python, as programs against each other: each pair of languages, both ways.
 //!
 //! `THALWEG_PYTHON` names the interpreter; else it is `python3`. A test whose language is not here skips itself.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod alone;
 mod lines;

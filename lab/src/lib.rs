@@ -22,6 +22,7 @@
 //! Everything that an experiment makes is held by guards and removed with them: at the end, after an error, on a
 //! panic, and on a request to stop. Leftovers of a killed run are removed by the next one ([`lab::sweep`]).
 #![allow(clippy::disallowed_methods)] // it measures
+#![cfg_attr(test, allow(clippy::unwrap_used))] // tests and their helpers
 
 pub mod error;
 pub mod experiments;

@@ -1,5 +1,5 @@
 //! The lab with real namespaces, processes and packets.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod hostile;
 mod link;

@@ -2,7 +2,7 @@
 //! `examples/tests`.
 //!
 //! `THALWEG_PYTHON` names the interpreter; else it is `python3`. A test whose interpreter lacks something skips itself.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod peers;
 mod support;

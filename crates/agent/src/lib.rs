@@ -20,6 +20,7 @@
 //! Without the feature `tls`: [`borders`], [`identity`], [`message`], [`peer`], [`queues`] and [`reconcile`].
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // an agent runs by the clock; `reconcile` takes the time as an argument
+#![cfg_attr(test, allow(clippy::unwrap_used))] // tests and their helpers
 
 #[cfg(feature = "tls")]
 pub mod accounts;

@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods)] // a server runs by the clock; `hosts` takes the time as an argument
+#![cfg_attr(test, allow(clippy::unwrap_used))] // tests and their helpers
 
 pub mod accounts;
 pub mod api;

@@ -1,5 +1,5 @@
 //! Three brokers that negotiate a session over real connections.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 use agent::client::{Client, ClientError};
 use agent::identity::Kind;

@@ -1,5 +1,5 @@
 //! Requests to a broker over real connections: who may make them, and what is refused.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 #[path = "requests/accounts.rs"]
 mod accounts;

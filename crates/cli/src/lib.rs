@@ -31,6 +31,7 @@
 //! | [`definitions`] | files of ROS 2's definitions |
 //! | [`quantity`], [`output`], [`signals`], [`failure`] | arguments in; results, tables and exit codes out |
 #![allow(clippy::disallowed_methods)] // a command measures, and waits for its user
+#![cfg_attr(test, allow(clippy::unwrap_used))] // tests and their helpers
 
 mod admin;
 #[cfg(feature = "sessions")]

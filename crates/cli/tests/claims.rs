@@ -1,6 +1,6 @@
 //! The gate of the claims: every experiment in its `--ci` size, where only checks count that so few samples can hold; and the same with a
 //! feature left out, which must fail. Run it alone: `cargo test --release --test claims -- --test-threads=1 --show-output`.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod support;
 

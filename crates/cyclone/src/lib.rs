@@ -14,6 +14,7 @@
 //! takes the type. Without the feature `library` the crate is empty, because Cyclone takes cmake and libclang to build.
 #![cfg(feature = "library")]
 #![allow(unsafe_code)] // bindings: each use has its safety note
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))] // tests and their helpers
 
 mod blob;
 mod discovery;

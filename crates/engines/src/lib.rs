@@ -17,6 +17,8 @@
 //! The seam is the port, not the carrier: a peer of another middleware cannot answer Thalweg's handshake, and inside RTPS our frames would
 //! be understood by nobody. So a bridge is a node with ports of its own, and its channels keep all that channels have: marks, scheduling,
 //! plans, `why`.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))] // tests and their helpers
+
 pub mod bridge;
 #[cfg(feature = "rtps")]
 pub mod dds;

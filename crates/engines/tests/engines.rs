@@ -1,5 +1,5 @@
 //! Engines between two programs, and bridges between realms and engines.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 #![cfg_attr(not(any(feature = "zenoh", feature = "zeromq")), allow(dead_code))] // what tests of other engines share
 
 mod conformance;

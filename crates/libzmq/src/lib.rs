@@ -11,6 +11,7 @@
 //! | `socket` | a socket, its options and its frames |
 #![cfg(feature = "library")]
 #![allow(unsafe_code)] // bindings: each use has its safety note
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))] // tests and their helpers
 
 mod calls;
 mod message;

@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p thalweg-linux --example ring_latency [ROUNDS]`. Both threads run on processor 0, and the two
 //! are measured in turns, because machines are noisy.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a measurement: it reads the clock, and ends where something is missing
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -24,6 +24,7 @@
 //! | [`thread`] | threads with explicit scheduling, stack size and name |
 //! | [`tunnel`] | ends of tunnels whose packets keep their mark on the outside |
 #![allow(clippy::disallowed_methods)] // the clock is part of this crate, and waits are measured
+#![cfg_attr(test, allow(clippy::unwrap_used))] // tests and their helpers
 #![cfg(target_os = "linux")]
 
 pub mod allocations;

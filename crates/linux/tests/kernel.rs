@@ -1,6 +1,6 @@
 //! Memory and scheduling in the kernel. (Queues have a program of their own: packets are lost beside threads at full
 //! speed.)
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod cgroup;
 mod memory_cost;

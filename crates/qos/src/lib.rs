@@ -1,4 +1,5 @@
 //! QoS policies and quantities: promises as values. Pure: no clock, no I/O.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))] // tests and their helpers
 
 pub mod admission;
 pub mod analysis;

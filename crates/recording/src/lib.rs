@@ -9,6 +9,7 @@
 //! | [`file`](mod@file) | one recording as MCAP files: chunks, schemas, metadata, splitting, the end on a full disk |
 //!
 //! The format of the files: docs/recording.md.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))] // tests and their helpers
 
 pub mod check;
 mod error;

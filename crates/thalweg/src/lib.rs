@@ -43,6 +43,8 @@
 //!
 //! `docs/data-path.md` follows one sample through them, with thread, lock and allocation at each step; `docs/terms.md` is the
 //! glossary.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))] // tests and their helpers
+
 pub mod admin;
 pub mod bottle;
 pub mod carrier;

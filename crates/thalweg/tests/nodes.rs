@@ -1,5 +1,5 @@
 //! Tests with nodes of one process.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod answers;
 mod carriers;

@@ -1,5 +1,5 @@
 //! Tests with processes that play a part: this program, started again.
-#![allow(clippy::unwrap_used)] // all of this is test
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 
 mod administration;
 mod counted;

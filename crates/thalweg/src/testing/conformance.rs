@@ -8,6 +8,7 @@
 //! `make` gives a connected pair of fresh halves and their capabilities. The [`Capabilities`] decide what is tested:
 //! an unreliable carrier may lose under load, but not on an idle link; only a reliable one has to notice a lost peer.
 //! There are no fixed waits: each wait ends with its event, or fails after [`PATIENCE`].
+#![allow(clippy::disallowed_methods)] // it measures, and waits until a stated time
 
 use crate::carrier::{Capabilities, ReceiveHalf, SendHalf};
 use std::io::{self, IoSlice};
