@@ -42,10 +42,6 @@ mod ring;
 mod segment;
 mod slots;
 
-#[cfg(all(loom, test))]
-#[allow(clippy::duplicate_mod)] // the same file, once on the machine's atomics and once on loom's
-mod model;
-
 pub use arena::{Arena, ArenaError, Loan, Sealed};
 pub use reader::{Borrowed, Interrupt, RingReader, TakeError, Taken};
 pub use ring::{Meta, Policy, Pushed, RingWriter, Room};

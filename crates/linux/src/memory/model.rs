@@ -1,6 +1,6 @@
 //! The ring algorithm under loom: every interleaving, and every value that the memory model lets an atomic load see.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p thalweg-linux --lib loom --release`.
+//! A module of `crates/models`, which tells the command.
 
 mod atomic {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -9,6 +9,7 @@
 mod batch;
 mod cut_off;
 mod datagrams;
+mod opening;
 mod reliable;
 #[cfg(test)]
 mod tests;

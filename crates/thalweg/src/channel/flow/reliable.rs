@@ -6,7 +6,7 @@
 #![allow(clippy::disallowed_methods)] // the threads that send and receive read the clock
 
 use super::Flow;
-use super::datagrams::Opening;
+use super::opening::Opening;
 use crate::channel::bucket::burst;
 use crate::channel::congestion::{CongestionSettings, Wait};
 use crate::channel::memory::{ALWAYS, Account, Charge};
