@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// All warnings, and none is left.
 const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];
@@ -93,38 +94,44 @@ pub fn built() -> PathBuf {
 }
 
 /// The folder in which the library has the names that programs look for.
-fn library() -> PathBuf {
-    let built = built().join("libthalweg_c.so");
-    let folder = made().join("library");
-    std::fs::create_dir_all(&folder).unwrap();
-    for name in ["libthalweg.so", "libthalweg.so.0"] {
-        let link = folder.join(name);
-        if std::fs::read_link(&link).ok().as_ref() != Some(&built) {
-            let _ = std::fs::remove_file(&link);
-            std::os::unix::fs::symlink(&built, &link).unwrap();
+fn library() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let built = built().join("libthalweg_c.so");
+        let folder = made().join("library");
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["libthalweg.so", "libthalweg.so.0"] {
+            let link = folder.join(name);
+            if std::fs::read_link(&link).ok().as_ref() != Some(&built) {
+                let _ = std::fs::remove_file(&link);
+                std::os::unix::fs::symlink(&built, &link).unwrap();
+            }
         }
-    }
-    folder
+        folder
+    })
 }
 
-/// The program of some source files, made once by each run of the tests.
+/// The program of some source files, made once by each run of the tests. Different programs are made at the same time.
 pub fn program(sources: &[&Path], build: Build) -> PathBuf {
-    type Programs = HashMap<(Vec<PathBuf>, Build), PathBuf>;
-    static MADE: Mutex<Option<Programs>> = Mutex::new(None);
-    let mut all = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let programs = all.get_or_insert_default();
-    let number = programs.len();
+    type Programs = HashMap<(Vec<PathBuf>, Build), Arc<OnceLock<PathBuf>>>;
+    static ALL: Mutex<Option<Programs>> = Mutex::new(None);
     let key = (sources.iter().map(|source| source.to_path_buf()).collect(), build);
-    let program = programs.entry(key).or_insert_with(|| {
-        let program = made().join(format!("program-{number}-{}", std::process::id()));
-        let library = library();
-        let mut command = compiler();
-        command.args(build.0).args(sources).arg("-o").arg(&program).arg("-L").arg(&library).arg("-lthalweg");
-        let output = command.arg(format!("-Wl,-rpath,{}", library.display())).output().unwrap();
-        assert!(output.status.success(), "{sources:?}: {}", String::from_utf8_lossy(&output.stderr));
-        program
-    });
-    program.clone()
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = all.get_or_insert_default().entry(key).or_default().clone();
+    drop(all);
+    program.get_or_init(|| compiled(sources, build)).clone()
+}
+
+fn compiled(sources: &[&Path], build: Build) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let program = made().join(format!("program-{number}-{}", std::process::id()));
+    let library = library();
+    let mut command = compiler();
+    command.args(build.0).args(sources).arg("-o").arg(&program).arg("-L").arg(library).arg("-lthalweg");
+    let output = command.arg(format!("-Wl,-rpath,{}", library.display())).output().unwrap();
+    assert!(output.status.success(), "{sources:?}: {}", String::from_utf8_lossy(&output.stderr));
+    program
 }
 
 /// Runs a program to its end, which has to be a good one.
