@@ -337,7 +337,8 @@ impl Control {
         if matches!(way.route, Route::Tcp(_)) && !self.may_begin_handshake(pair) {
             return self.matching.had_no_room(pair, now);
         }
-        if way.carrier == carrier::Name::Shm && others && !self.state.readers.has_own_thread_left() {
+        let has_thread = || self.state.readers.has_own_thread_left(self.descriptors.handshakes().rings());
+        if way.carrier == carrier::Name::Shm && others && !has_thread() {
             return self.matching.pass_over(pair, now);
         }
         match ClientHandshake::start(&self.state, pair, wanted, way, None) {

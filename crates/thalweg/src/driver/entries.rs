@@ -8,9 +8,10 @@ use super::matching::Pair;
 use super::probe::Probing;
 use super::start::random;
 use crate::channel::{Channel, PortRef};
-use crate::control::Peer;
+use crate::control::{NodeId, Peer};
 use crate::control::links::farewell;
 use linux::poll::{Poller, Readiness};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -85,15 +86,60 @@ fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
     }
 }
 
+/// The handshakes that this node began, while they are watched. They are counted, because each of a thousand wanted channels asks whether
+/// another one may begin.
+#[derive(Default)]
+pub(super) struct Handshakes {
+    /// Those over TCP, by the publisher's node.
+    elsewhere: BTreeMap<NodeId, usize>,
+    /// Those for rings.
+    rings: usize,
+}
+
+impl Handshakes {
+    fn began(&mut self, handshake: &ClientHandshake) {
+        self.rings += usize::from(handshake.is_for_ring());
+        if handshake.is_elsewhere() {
+            *self.elsewhere.entry(handshake.pair.0.node).or_default() += 1;
+        }
+    }
+
+    fn ended(&mut self, handshake: &ClientHandshake) {
+        self.rings -= usize::from(handshake.is_for_ring());
+        let node = handshake.pair.0.node;
+        if let Some(count) = self.elsewhere.get_mut(&node).filter(|_| handshake.is_elsewhere()) {
+            *count -= 1;
+            if *count == 0 {
+                self.elsewhere.remove(&node);
+            }
+        }
+    }
+
+    /// Those over TCP: all, and those with this node.
+    pub(super) fn elsewhere(&self, node: NodeId) -> (usize, usize) {
+        (self.elsewhere.values().sum(), self.elsewhere.get(&node).copied().unwrap_or(0))
+    }
+
+    /// Those whose channels will need a reader thread each.
+    pub(super) fn rings(&self) -> usize {
+        self.rings
+    }
+}
+
 /// The descriptors that the loop watches, by their place.
 pub(super) struct Descriptors {
     pub poller: Poller,
     entries: Vec<Option<Entry>>,
+    handshakes: Handshakes,
 }
 
 impl Descriptors {
     pub(super) fn new(poller: Poller) -> Self {
-        Self { poller, entries: Vec::new() }
+        Self { poller, entries: Vec::new(), handshakes: Handshakes::default() }
+    }
+
+    pub(super) fn handshakes(&self) -> &Handshakes {
+        &self.handshakes
     }
 
     /// Watches one more; its place, or `None` if the kernel refuses it.
@@ -103,6 +149,9 @@ impl Descriptors {
         if index == self.entries.len() {
             self.entries.push(None);
         }
+        if let Entry::ClientHandshake(handshake) = &entry {
+            self.handshakes.began(handshake);
+        }
         self.entries[index] = Some(entry);
         Some(index)
     }
@@ -111,6 +160,9 @@ impl Descriptors {
     pub(super) fn take(&mut self, index: usize) -> Option<Entry> {
         let entry = self.entries.get_mut(index)?.take()?;
         let _ = self.poller.remove(entry.descriptor());
+        if let Entry::ClientHandshake(handshake) = &entry {
+            self.handshakes.ended(handshake);
+        }
         Some(entry)
     }
 

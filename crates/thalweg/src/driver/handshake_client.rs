@@ -72,6 +72,11 @@ impl ClientHandshake {
         self.elsewhere
     }
 
+    /// `true` if the channel will be read in shared memory.
+    pub(super) fn is_for_ring(&self) -> bool {
+        self.carrier == carrier::Name::Shm
+    }
+
     /// Begins to connect, without waiting. `moving`: the patience of a move; `None`: the pair has no channel.
     pub(crate) fn start(
         state: &NodeState,
@@ -207,12 +212,7 @@ impl ClientHandshake {
 impl Control {
     /// `true` if another handshake over TCP with this node may begin.
     pub(super) fn may_begin_handshake(&self, pair: Pair) -> bool {
-        let handshakes = self.descriptors.all().filter_map(|entry| match entry {
-            Entry::ClientHandshake(handshake) if handshake.is_elsewhere() => Some(handshake.pair.0.node),
-            _ => None,
-        });
-        let (all, same) =
-            handshakes.fold((0, 0), |(all, same), node| (all + 1, same + usize::from(node == pair.0.node)));
+        let (all, same) = self.descriptors.handshakes().elsewhere(pair.0.node);
         all < MOST_HANDSHAKES && same < MOST_HANDSHAKES_WITH_NODE
     }
 

@@ -99,9 +99,9 @@ impl Readers {
         self.0.model.store(sched::current(), Ordering::Relaxed);
     }
 
-    /// `true` if the next channel gets a thread of its own.
-    pub(crate) fn has_own_thread_left(&self) -> bool {
-        self.0.permits.load(Ordering::Relaxed) < OWN_THREADS
+    /// `true` if the next channel gets a thread of its own, though so many that are being opened will need one.
+    pub(crate) fn has_own_thread_left(&self, opening: usize) -> bool {
+        self.0.permits.load(Ordering::Relaxed) + opening < OWN_THREADS
     }
 
     /// Serves the channel from now on.

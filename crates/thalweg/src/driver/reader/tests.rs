@@ -2,6 +2,7 @@
 
 use super::priority::{ServedBy, ThreadError, ThreadReport};
 use super::{OWN_THREADS, READER_THREADS};
+use crate::carrier::Name;
 use crate::codec::Raw;
 use crate::event::{Event, EventReader};
 use crate::node::{Node, Publisher, Subscriber};
@@ -142,6 +143,27 @@ fn steadily(mut publisher: Publisher<Raw>, size: usize) -> impl FnOnce() -> (u64
         stop.store(true, SeqCst);
         thread.join().unwrap()
     }
+}
+
+/// All find their publishers at once, as the ports of a bridge do. The publisher makes a ring for each handshake, 120 KiB of memory in a
+/// bridge, so that those under way count, too.
+#[test]
+fn of_channels_that_open_at_once_only_the_first_have_rings_and_threads() {
+    let pair = Pair::new();
+    let topic = |number: usize| format!("/many{number}");
+    let publisher = |number| pair.out.publisher::<Raw>(&topic(number)).open().unwrap();
+    let publishers: Vec<_> = (0..3 * OWN_THREADS).map(publisher).collect();
+    let are_known = || pair.into.others().iter().any(|out| out.ports.len() == publishers.len());
+    assert!(pair.into.wait_until(LONG, are_known));
+    let subscriber = |number| {
+        let subscriber = pair.into.subscriber::<Raw>(&topic(number)).carriers(["shm", "tcp"]);
+        subscriber.callback(|_| {}).unwrap()
+    };
+    let subscribers: Vec<_> = (0..publishers.len()).map(subscriber).collect();
+    assert!(subscribers.iter().all(|subscriber| subscriber.wait_connected(1, LONG)));
+    let channels = subscribers.iter().flat_map(Subscriber::channels);
+    let rings = channels.filter(|channel| channel.carrier == Name::Shm).count();
+    assert!((1..=OWN_THREADS).contains(&rings), "{rings} of {}", subscribers.len());
 }
 
 #[test]
