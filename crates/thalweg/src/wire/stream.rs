@@ -3,7 +3,7 @@
 use super::{HEADER, Header, Kind, WireError};
 use std::ops::Range;
 
-/// Size of a new parser's buffer, to which it also shrinks back.
+/// Size of a parser's buffer from its first bytes on, to which it also shrinks back.
 pub const INITIAL: usize = 64 * 1024;
 /// After this many frames in a row that would fit the initial buffer, a grown one is freed: rare enough that a port
 /// with mixed sizes keeps its buffer, soon enough that one big message does not hold memory for hours.
@@ -39,8 +39,9 @@ pub struct StreamParser {
 impl StreamParser {
     /// A parser for messages of at most `max_message` bytes, of the agreed `flow` if it is known already.
     pub fn new(max_message: usize, flow: Option<u32>) -> Self {
-        // The zeroes of a fresh allocation are pages that were never touched.
-        Self { buffer: vec![0; INITIAL], start: 0, end: 0, room: INITIAL, max_message, flow, calm: 0 }
+        // The buffer is made with the first bytes: of a thousand channels of a bridge most are silent, and zeroed memory that was in use
+        // before is resident.
+        Self { buffer: Vec::new(), start: 0, end: 0, room: INITIAL, max_message, flow, calm: 0 }
     }
 
     /// Sets the flow id that all further frames must have.
@@ -54,6 +55,9 @@ impl StreamParser {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
             self.shrink();
+            if self.buffer.is_empty() {
+                self.buffer = vec![0; INITIAL];
+            }
         } else {
             self.make_room(self.frame_bytes());
         }
@@ -101,7 +105,7 @@ impl StreamParser {
         self.end - self.start
     }
 
-    /// Memory that the buffer takes now.
+    /// Memory that the buffer takes now; none before the first bytes.
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
