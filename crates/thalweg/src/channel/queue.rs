@@ -9,10 +9,10 @@ use qos::{Queue as Policy, ResourceLimit};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The longest queue that has room for all its samples from the start, and the room of a longer one at first. A bridge has a channel with a
-/// queue of 1,024 for each topic that comes in, and few of them ever fill.
+/// The longest queue that has room for all its samples from the start, and the room of a longer one at first: that of the default queue. A
+/// bridge has a channel with a queue of 1,024 for each topic that comes in, and few of them ever fill.
 const SHORT: u32 = 256;
-const AT_FIRST: u32 = 64;
+const AT_FIRST: u32 = 16;
 
 /// A message that waits to be sent.
 #[derive(Clone, Debug)]

@@ -89,7 +89,8 @@ impl<M: Message> SubscriberPort<M> {
         events: Events,
         memory: &Memory,
     ) -> Self {
-        let waiting = Waiting::new(&info.qos);
+        // Before a callback only samples of this process wait: a bridge has a callback for each topic that leaves.
+        let waiting = Waiting::new(&info.qos, matches!(sink, Sink::Mailbox));
         let judge = judge_of_subscriber(&info.name, &info.qos);
         let histories = kept_at_subscriber(&info).map(|limits| Arc::new(Histories::new(limits, memory.histories())));
         Self {

@@ -42,8 +42,9 @@ pub(super) struct Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// An empty queue. The history of a late joiner comes at once, so the depth has room for all of it.
-    pub(super) fn new(requested: &Qos) -> Self {
+    /// An empty queue. The history of a late joiner comes at once, so the depth has room for all of it. `takes_all`: all samples will wait
+    /// here, and there is memory for them from the start.
+    pub(super) fn new(requested: &Qos, takes_all: bool) -> Self {
         let Qos { queue, limits, .. } = requested;
         let durable = requested.durability == Durability::TransientLocal;
         let number = |samples: u32| samples as usize;
@@ -57,7 +58,7 @@ impl<T> Waiting<T> {
         let of = (tells_apart && (keeps_last || most_each < most)).then(HashMap::new);
         let most_bytes = usize::try_from(requested.queue_bytes()).unwrap_or(usize::MAX);
         Self {
-            samples: VecDeque::with_capacity(depth.min(ROOM)),
+            samples: VecDeque::with_capacity(if takes_all { depth.min(ROOM) } else { 0 }),
             bytes: 0,
             most_bytes,
             most,
@@ -324,7 +325,7 @@ mod tests {
             let samples_per_instance = each.map(|each| (floor + each).min(samples.unwrap_or(u32::MAX)));
             let limits = ResourceLimits { samples, samples_per_instance, bytes: Some(most.0 as u64), ..Default::default() };
             let qos = Qos { queue, limits, key: vec!["id".to_owned(); usize::from(key)], ..Qos::default() };
-            let (mut waiting, mut list) = (Waiting::new(&qos), Vec::<One>::new());
+            let (mut waiting, mut list) = (Waiting::new(&qos, true), Vec::<One>::new());
             for (number, (takes, instance, size)) in (0_u32..).zip(steps) {
                 if takes {
                     let oldest = (!list.is_empty()).then(|| list.remove(0).1);
