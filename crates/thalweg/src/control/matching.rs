@@ -95,6 +95,11 @@ pub fn is_pattern(name: &str) -> bool {
 
 /// `true` if `pattern` (a topic is one too) takes `topic`. At most (segments of one) × (segments of the other) steps.
 pub fn topic_matches(pattern: &str, topic: &str) -> bool {
+    // Most are no patterns: a thousand ports that are compared with a thousand others are not cut into segments.
+    pattern == topic || (is_pattern(pattern) && segments_match(pattern, topic))
+}
+
+fn segments_match(pattern: &str, topic: &str) -> bool {
     let (mut rest, mut left) = (pattern.split('/'), topic.split('/'));
     // The place to continue when a later segment does not fit: after the last `**`, which swallows one more segment.
     let mut retry = None;

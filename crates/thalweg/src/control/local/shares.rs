@@ -43,7 +43,9 @@ impl Shares {
     /// The marks of a node with this document that waits for ports of these names.
     pub fn of<'a>(document: &Document, names: impl Iterator<Item = &'a str>) -> Self {
         let all = |direction, topic: &str| direction == Direction::Subscriber && is_pattern(topic);
-        if document.relay.is_some() || document.ports.values().any(|port| all(port.direction, &port.topic)) {
+        // Each port has a mark of its own, its name's.
+        let many = document.ports.len() > MOST_MARKS || document.relay.is_some();
+        if many || document.ports.values().any(|port| all(port.direction, &port.topic)) {
             return Shares::All;
         }
         let ports = document.ports.values().flat_map(|port| [of_topic(&port.topic), of_name(&port.name)]);
