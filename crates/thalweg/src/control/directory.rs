@@ -157,8 +157,6 @@ impl Directory {
         if let Some(surroundings) = &self.surroundings {
             surroundings.believe(origin, &mut document);
         }
-        // A map of ports that were read one by one has half-empty leaves; a rebuilt one has full ones.
-        document.ports = std::mem::take(&mut document.ports).into_iter().collect();
         let weight = document.weight();
         let wanted = Held::by(&document, weight);
         let verdict = limits::check_document(&document).and_then(|()| limits::check_weight(weight));
@@ -198,7 +196,7 @@ impl Directory {
     fn replace(&mut self, old: Option<Document>, new: &Document) -> Delta {
         let mut delta = Delta { appeared: old.is_none(), ..empty_delta(new.node) };
         let mut old_ports = old.map(|d| d.ports).unwrap_or_default();
-        for (id, port) in &new.ports {
+        for (id, port) in new.ports.iter() {
             if old_ports.get(id) == Some(port) {
                 old_ports.remove(id);
             } else {
@@ -258,7 +256,7 @@ impl Directory {
             }
         }
         known.document.apply(change);
-        for (id, port) in &change.added {
+        for (id, port) in change.added.iter() {
             let key = PortKey { node, port: *id };
             self.list(key, port);
             delta.added.push(key);

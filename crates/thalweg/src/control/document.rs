@@ -1,15 +1,15 @@
 //! The document in which a node describes itself. JSON on the wire; unknown fields are ignored.
 
+use super::Ports;
 use super::matching::topic_matches;
 use crate::carrier;
 use crate::codec::TypeDescription;
 use qos::{Durability, Place, PullBuffer, Qos};
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// One participating node: 64 random bits, new at every start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -144,7 +144,8 @@ impl PortInfo {
         let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _, foreign } = self;
         let foreign = foreign.as_ref().map_or(0, |end| end.engine.len() + end.name.len() + 2 * PIECE);
         let texts = 2 * (name.len() + topic.len()) + 3 * PIECE + foreign;
-        size_of::<Self>() + texts + named(carriers) + policies(qos) + message.weight() + INDEXED
+        let itself = ENTRY + PIECE + COUNTS + size_of::<Self>();
+        itself + texts + named(carriers) + policies(qos) + message.weight() + INDEXED
     }
 }
 
@@ -174,8 +175,7 @@ pub struct Document {
     /// Path of its unix socket, for nodes of the same host.
     pub socket: Option<PathBuf>,
     /// Its ports.
-    #[serde(deserialize_with = "in_steps")]
-    pub ports: BTreeMap<PortId, PortInfo>,
+    pub ports: Ports,
     /// Its load for others, if it is a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayLoad>,
@@ -236,7 +236,7 @@ pub struct Change {
     pub revision: u64,
     /// New ports.
     #[serde(default)]
-    pub added: BTreeMap<PortId, PortInfo>,
+    pub added: Ports,
     /// Ports that are gone.
     #[serde(default)]
     pub removed: Vec<PortId>,
@@ -301,7 +301,7 @@ impl Document {
         let refusals = relay.iter().flat_map(|relay| &relay.not_kept);
         let refusals: usize = refusals.map(|of| size_of::<NotKept>() + of.topic.len() + of.because.len()).sum();
         let free = ports.len().next_multiple_of(LEAF) - ports.len();
-        let ports = ports.values().map(PortInfo::weight).sum::<usize>() + free * size_of::<PortInfo>();
+        let ports = ports.values().map(PortInfo::weight).sum::<usize>() + free * ENTRY;
         // The map of nodes has leaves that are half empty, too.
         2 * size_of::<Self>() + texts + size_of_val(addresses.as_slice()) + refusals + ports
     }
@@ -319,7 +319,7 @@ impl Document {
         for port in &change.removed {
             self.ports.remove(port);
         }
-        self.ports.extend(change.added.iter().map(|(id, port)| (*id, port.clone())));
+        self.ports.share(&change.added);
         if change.relay.is_some() {
             self.relay.clone_from(&change.relay);
         }
@@ -329,7 +329,7 @@ impl Document {
 
     /// Adds and removes ports, moves to the next revision and returns the change to announce.
     #[cfg(test)]
-    pub(crate) fn edit(&mut self, added: BTreeMap<PortId, PortInfo>, removed: Vec<PortId>) -> Change {
+    pub(crate) fn edit(&mut self, added: Ports, removed: Vec<PortId>) -> Change {
         let change = Change { base: self.revision, revision: self.revision + 1, added, removed, relay: None };
         self.apply(&change);
         change
@@ -352,7 +352,7 @@ impl Change {
                 self.removed.push(*port);
             }
         }
-        self.added.extend(next.added.iter().map(|(id, port)| (*id, port.clone())));
+        self.added.share(&next.added);
         if next.relay.is_some() {
             self.relay.clone_from(&next.relay);
         }
@@ -376,41 +376,13 @@ pub(crate) fn kept_at_publisher(qos: &Qos) -> Option<PullBuffer> {
     })
 }
 
-/// Reads a map of ports in steps: thousands of them take milliseconds.
-///
-/// Linux gives the processor to a thread that wakes up only if that one has used less than its share: a publisher that has just sent
-/// may wait for the next tick, 4 ms at 250 Hz, while a control thread works. A thread that yields gives up its share meanwhile.
-fn in_steps<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<PortId, PortInfo>, D::Error> {
-    from.deserialize_map(Ports)
-}
-
-struct Ports;
-
-impl<'de> Visitor<'de> for Ports {
-    type Value = BTreeMap<PortId, PortInfo>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of ports")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut ports = BTreeMap::new();
-        while let Some((id, port)) = map.next_entry()? {
-            ports.insert(id, port);
-            if ports.len() % AT_ONCE == 0 {
-                std::thread::yield_now();
-            }
-        }
-        Ok(ports)
-    }
-}
-
 /// Overhead of each piece of memory: malloc(3)'s header, and up to the next multiple of 16.
 const PIECE: usize = 16;
 /// Memory of a directory's indexes for a port, besides its two texts: their entries in leaves that are not full, and two lists
 /// of one.
 const INDEXED: usize = 300;
-/// Ports in a leaf of a map; one port takes a whole leaf.
+/// A port's entry in a map, and the number of entries in a leaf, which one port takes.
+const ENTRY: usize = size_of::<(PortId, Arc<PortInfo>)>();
 const LEAF: usize = 11;
-/// Ports that are read before other threads have their turn: about 50 µs.
-const AT_ONCE: usize = 16;
+/// The counts in front of what is shared.
+const COUNTS: usize = 2 * size_of::<usize>();

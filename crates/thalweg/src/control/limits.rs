@@ -6,7 +6,7 @@
 
 use super::directory::{WAYS, rank};
 use super::matching::{LONGEST_NAME, check_name, check_pattern};
-use super::{Direction, Document, NodeId, NotKept, Origin, Peer, PortId, PortInfo, RelayLoad, limits};
+use super::{Direction, Document, NodeId, NotKept, Origin, Peer, PortInfo, Ports, RelayLoad, limits};
 use crate::codec::TypeDescription;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -72,7 +72,7 @@ pub(super) fn check_relay(relay: Option<&RelayLoad>) -> Result<(), Refusal> {
 }
 
 /// Checks new ports of a node that then has `in_all`.
-pub(super) fn check_ports(ports: &BTreeMap<PortId, PortInfo>, in_all: usize) -> Result<(), Refusal> {
+pub(super) fn check_ports(ports: &Ports, in_all: usize) -> Result<(), Refusal> {
     at_most("ports of a node", in_all, MOST_PORTS)?;
     ports.values().try_for_each(check_port)?;
     let mut names = BTreeSet::new();

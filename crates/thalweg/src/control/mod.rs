@@ -19,6 +19,7 @@ pub(crate) mod links;
 pub(crate) mod local;
 pub mod matching;
 mod origin;
+mod ports;
 #[cfg(test)]
 pub(crate) mod simulated;
 pub(crate) mod static_file;
@@ -27,6 +28,7 @@ pub mod zenoh;
 
 pub use local::{check_realm, check_run_dir, realms, run_dir, silent_processes};
 pub use origin::{Network, NetworkError, Origin, Peer};
+pub use ports::Ports;
 
 pub(crate) use discovery::{Discovery, Event, Sink};
 pub(crate) use document::{Change, kept_at_publisher};

@@ -225,7 +225,7 @@ pub(super) fn describe(
         revision: 1,
         addresses,
         socket: Some(endpoint.path().to_owned()),
-        ports: BTreeMap::new(),
+        ports: control::Ports::new(),
         relay: settings.relay.map(|_| control::RelayLoad::default()),
     })
 }

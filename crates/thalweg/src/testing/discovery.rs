@@ -2,9 +2,10 @@
 
 use crate::codec::TypeDescription;
 use crate::control::directory::{Applied, Directory};
-use crate::control::{CONTROL_LINK, Direction, Discovery, Document, Event, NodeId, Origin, PortId, PortInfo, Sink};
+use crate::control::{
+    CONTROL_LINK, Direction, Discovery, Document, Event, NodeId, Origin, PortId, PortInfo, Ports, Sink,
+};
 use linux::poll::{Waker, wait_any_readable};
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +32,7 @@ pub fn document(node: u64) -> Document {
         revision: 1,
         addresses: Vec::new(),
         socket: None,
-        ports: BTreeMap::new(),
+        ports: Ports::new(),
         relay: None,
     }
 }

@@ -1,7 +1,6 @@
 //! A publisher that lies: announced like any other, it makes the handshake and then sends bytes of the test's choice.
 
 use super::World;
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixListener;
@@ -54,7 +53,7 @@ impl Fake {
             revision: 1,
             addresses: vec![tcp.local_addr().unwrap()],
             socket: Some(endpoint.path().to_owned()),
-            ports: BTreeMap::from([(PortId(1), port)]),
+            ports: [(PortId(1), port)].into(),
             relay: None,
         };
         let links = Links::start(document.into(), vec![endpoint.others()], Sink::new(|_| {})).unwrap();

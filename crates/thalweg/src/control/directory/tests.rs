@@ -33,7 +33,7 @@ fn a_document_a_change_and_a_farewell_keep_the_indexes_right() {
     assert_eq!(d.ports_on("/t/x").len(), 2);
     assert_eq!(d.ports_within("/**").len(), 1, "a pattern takes topics, not other patterns");
 
-    let added = BTreeMap::from([(PortId(3), port(Direction::Publisher, "/c", "/t/y"))]);
+    let added = [(PortId(3), port(Direction::Publisher, "/c", "/t/y"))].into();
     let change = Change { base: 1, revision: 2, added, removed: vec![PortId(1)], relay: None };
     let second = delta(d.apply(Origin::this_user(), Event::Change(NodeId(1), change)));
     assert_eq!((second.added, second.removed[0].0), (vec![key(1, 3)], key(1, 1)));

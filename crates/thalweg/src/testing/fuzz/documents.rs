@@ -242,7 +242,7 @@ fn holds(directory: &Directory, own: &Document) {
         assert!(document.ports.len() <= limits::MOST_PORTS);
         assert!(document.socket.as_ref().is_none_or(|socket| socket.parent() == beside), "a socket elsewhere");
         assert!(document.node == own.node || document.addresses.len() <= limits::MOST_ADDRESSES_TRIED);
-        for (id, info) in &document.ports {
+        for (id, info) in document.ports.iter() {
             let found = directory.port_named(&info.name);
             assert!(found.is_some_and(|(_, port)| port.name == info.name), "{} is found by its name", info.name);
             let found = match info.direction {
