@@ -255,13 +255,16 @@ impl Directory {
                 delta.removed.push((key, port.clone()));
             }
         }
+        // Of thousands of ports only those that change are weighed.
+        let besides = known.document.weight_besides();
         known.document.apply(change);
+        let added: usize = change.added.values().map(PortInfo::weight).sum();
+        known.weight = known.weight + known.document.weight_besides() + added - besides - replaced;
         for (id, port) in change.added.iter() {
             let key = PortKey { node, port: *id };
             self.list(key, port);
             delta.added.push(key);
         }
-        known.weight = known.document.weight();
         self.insert(held, known);
         Applied::Changed(self.with_conflicts(delta))
     }

@@ -296,14 +296,18 @@ fn listed(texts: &[String]) -> usize {
 impl Document {
     /// Its approximate size in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
+        self.weight_besides() + self.ports.values().map(PortInfo::weight).sum::<usize>()
+    }
+
+    /// The same without its ports.
+    pub(crate) fn weight_besides(&self) -> usize {
         let Self { name, realm, host, host_name, clock, addresses, ports, relay, .. } = self;
         let texts: usize = [name, realm, host, host_name, clock].into_iter().map(|text| text.len() + PIECE).sum();
         let refusals = relay.iter().flat_map(|relay| &relay.not_kept);
         let refusals: usize = refusals.map(|of| size_of::<NotKept>() + of.topic.len() + of.because.len()).sum();
         let free = ports.len().next_multiple_of(LEAF) - ports.len();
-        let ports = ports.values().map(PortInfo::weight).sum::<usize>() + free * ENTRY;
         // The map of nodes has leaves that are half empty, too.
-        2 * size_of::<Self>() + texts + size_of_val(addresses.as_slice()) + refusals + ports
+        2 * size_of::<Self>() + texts + size_of_val(addresses.as_slice()) + refusals + free * ENTRY
     }
 
     /// `true` if this is the relay of this name: its own, or its host's.
