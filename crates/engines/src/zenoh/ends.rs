@@ -64,15 +64,8 @@ impl Outgoing {
             Kind::Plain(publisher) => publisher.matching_listener().callback(tell).wait(),
             Kind::Keeps(publisher) => publisher.matching_listener().callback(tell).wait(),
         };
-        let listener = listener.map_err(failed)?;
-        let status = match &kind {
-            Kind::Plain(publisher) => publisher.matching_status().wait(),
-            Kind::Keeps(publisher) => publisher.matching_status().wait(),
-        };
-        if status.map_err(failed)?.matching() {
-            wanted.store(true, Ordering::Release);
-        }
-        Ok(Self { kind, wanted, _listener: listener })
+        // It is told at once if somebody subscribes already. To ask once more, Zenoh would look through all keys of the session again.
+        Ok(Self { kind, wanted, _listener: listener.map_err(failed)? })
     }
 
     /// `true` if anybody subscribes to the key now.
