@@ -188,7 +188,7 @@ impl Bridge {
             )));
         }
         notices.extend(self.not_kept(&wanted.out));
-        let topics = ends.map(|ends| ends.iter().map(|end| end.topic.name.clone()).collect());
+        let topics = ends.map(|ends| ends.iter().map(|end| &end.topic.name[..]).collect());
         notices.extend(self.adjust_outlets(wanted.out, topics.as_ref()));
         notices.extend(self.adjust_inlets(wanted.into));
         notices
@@ -206,7 +206,7 @@ impl Bridge {
     }
 
     /// `topics` are those of others in the engine, if it tells of them: what nobody there has is not missed.
-    fn adjust_outlets(&mut self, routes: BTreeMap<PortRef, Out>, topics: Option<&HashSet<String>>) -> Vec<Notice> {
+    fn adjust_outlets(&mut self, routes: BTreeMap<PortRef, Out>, topics: Option<&HashSet<&str>>) -> Vec<Notice> {
         let mut by_topic: HashMap<String, BTreeMap<PortRef, Out>> = HashMap::new();
         for (at, out) in routes {
             by_topic.entry(out.topic.clone()).or_default().insert(at, out);
@@ -228,7 +228,7 @@ impl Bridge {
             if failed.iter().any(|(_, error)| matches!(error, Error::Engine(_))) {
                 self.again = Some(Instant::now() + AGAIN);
             }
-            if topics.is_none_or(|topics| failed.iter().any(|(there, _)| topics.contains(there))) {
+            if topics.is_none_or(|topics| failed.iter().any(|(there, _)| topics.contains(&there[..]))) {
                 notices.extend(failed.into_iter().map(|(_, error)| Notice::NotCarried(error.to_string())));
             }
         }

@@ -28,8 +28,9 @@ pub(super) struct Topics {
     route: In,
     rules: Arc<Rules>,
     documents: Arc<Vec<Document>>,
-    /// By topic in the engine and number of the publisher there. `None`: the topic is not carried by this route.
-    open: HashMap<String, Option<BTreeMap<u128, Line>>>,
+    /// By topic in the engine and number of the publisher there. `None`: the topic is not carried by this route. Most topics have one line,
+    /// and a map has room for eleven: 2 KB if they were in it.
+    open: HashMap<String, Option<BTreeMap<u128, Box<Line>>>>,
     lines: usize,
     /// The lines of publishers whose samples have another number than their endpoint.
     aliases: HashMap<u128, u128>,
@@ -89,11 +90,11 @@ impl Topics {
             let skipped = self.route.skips.iter().any(|other| topic_matches(other, topic));
             let beside = is_beside(&self.route, topic);
             let Some(open) = lines else { continue };
-            let is_over = |(number, line): (&u128, &Line)| {
-                let gone = *number != 0 && !route.sources.contains_key(number);
-                (skipped || gone || line.beside != beside).then_some(*number)
-            };
-            let over: Vec<u128> = open.iter().filter_map(is_over).collect();
+            let ended = open.iter().filter(|(number, line)| {
+                let gone = **number != 0 && !route.sources.contains_key(*number);
+                skipped || gone || line.beside != beside
+            });
+            let over: Vec<u128> = ended.map(|(number, _)| *number).collect();
             closed.extend(over.iter().filter_map(|number| open.remove(number)).map(|line| line.publisher));
         }
         // Topics that were not carried may be now.
@@ -235,10 +236,11 @@ impl Topics {
             let line = self.new_line(there, number, now)?;
             self.lines += 1;
             if let Some(Some(lines)) = self.open.get_mut(there) {
-                lines.insert(number, line);
+                lines.insert(number, Box::new(line));
             }
         }
-        Ok(self.open.get_mut(there).and_then(Option::as_mut).and_then(|lines| lines.get_mut(&number)))
+        let lines = self.open.get_mut(there).and_then(Option::as_mut);
+        Ok(lines.and_then(|lines| lines.get_mut(&number)).map(|line| &mut **line))
     }
 
     fn carries(&self, there: &str) -> bool {
