@@ -16,7 +16,7 @@ use thalweg::control::{Document, PortInfo};
 #[command(after_help = "Example: thalweg info /robot/imu --json")]
 pub(crate) struct Arguments {
     /// Name of a port or topic, or name or id of a node
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "/NAME|NODE")]
     what: String,
     #[command(flatten)]
     common: Common,

@@ -240,7 +240,7 @@ pub fn main() -> ExitCode {
         Verb::Config(arguments) => config::run(arguments),
         Verb::New(arguments) => new::run(arguments),
         #[cfg(feature = "shell")]
-        Verb::Completions(arguments) => shell::completions(arguments, Arguments::command()),
+        Verb::Completions(arguments) => shell::completions(arguments, &Arguments::command()),
         #[cfg(feature = "shell")]
         Verb::Names(arguments) => shell::names(arguments),
         #[cfg(feature = "shell")]

@@ -4,7 +4,8 @@ use crate::census;
 use crate::failure::{Failure, Result};
 use crate::output::line;
 use crate::participant::{Common, Participant};
-use clap::{Args, Command};
+use clap::builder::Str;
+use clap::{Arg, Args, Command};
 use clap_complete::{Shell, generate};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ pub(crate) const NAMES: &str = "complete-names";
 
 /// Print completions for a shell: verbs, options, and the topics and ports that are there
 ///
-/// A word that begins with / is completed by what runs now.
+/// A word that begins with /, and the first word behind a verb such as sub or set, is completed by what runs now.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: thalweg completions bash >~/.local/share/bash-completion/completions/thalweg\n         \
@@ -55,40 +56,67 @@ pub(crate) struct NamesArguments {
 }
 
 /// Prints a script.
-pub(crate) fn completions(arguments: &CompletionsArguments, mut command: Command) -> Result {
+pub(crate) fn completions(arguments: &CompletionsArguments, command: &Command) -> Result {
     let (shell, live) = match arguments.shell {
         Kind::Bash => (Shell::Bash, BASH),
         Kind::Zsh => (Shell::Zsh, ZSH),
         Kind::Fish => (Shell::Fish, FISH),
     };
     let mut script = Vec::new();
-    generate(shell, &mut command, "thalweg", &mut script);
-    line(&format!("{}\n{}", String::from_utf8_lossy(&script).trim_end(), live.replace("NAMES", NAMES).trim_end()))
+    generate(shell, &mut shown(command), "thalweg", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    // The generated end of the script for zsh registers, and calls, a function that knows no names.
+    let script = script.split("\nif [ \"$funcstack[1]\"").next().unwrap_or_default();
+    let live = live.replace("NAMES", NAMES).replace("VERBS", &verbs_of_names(command));
+    line(&format!("{}\n{}", script.trim_end(), live.trim_end()))
 }
 
-/// Words that begin with / are names. Those of a moment ago would mislead, so nothing is kept.
+/// The command without its hidden verbs, which nobody types.
+fn shown(command: &Command) -> Command {
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    Command::new("thalweg").version(env!("CARGO_PKG_VERSION")).subcommands(verbs)
+}
+
+/// The verbs whose first word is the name of a topic or a port.
+fn verbs_of_names(command: &Command) -> String {
+    let is_name = |value: &Str| ["TOPIC", "PORT", "/"].iter().any(|start| value.as_str().starts_with(start));
+    let takes = |verb: &&Command| {
+        let first = verb.get_positionals().next().and_then(Arg::get_value_names);
+        first.is_some_and(|values| values.iter().any(is_name))
+    };
+    command.get_subcommands().filter(takes).map(Command::get_name).collect::<Vec<_>>().join(" ")
+}
+
+/// Words that begin with / are names. An empty word may be one where bash would offer options, which begin with - .
+/// Names of a moment ago would mislead, so nothing is kept.
 const BASH: &str = r#"
 _thalweg_with_names() {
     _thalweg "$@"
-    local word=${COMP_WORDS[COMP_CWORD]}
-    if [[ $word == /* ]]; then
+    local word=${COMP_WORDS[COMP_CWORD]} names
+    if [[ -z $word && " VERBS " == *" ${COMP_WORDS[1]} "* && " ${COMPREPLY[*]} " == *" --help "* ]]; then
+        mapfile -t names < <(thalweg NAMES 2>/dev/null)
+        (( ${#names[@]} )) && COMPREPLY=("${names[@]}")
+    elif [[ $word == /* ]]; then
         mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W "$(thalweg NAMES 2>/dev/null)" -- "$word")
     fi
 }
 complete -F _thalweg_with_names -o nosort -o bashdefault -o default thalweg
 "#;
 const ZSH: &str = r#"
+_thalweg_names() {
+    [[ $words[CURRENT] == /* || ( -z $words[CURRENT] && $words[CURRENT-1] != -* && " VERBS " == *" $words[2] "* ) ]] || return 1
+    local -a names=(${(f)"$(thalweg NAMES 2>/dev/null)"})
+    (( ${#names} )) && compadd -a names
+}
 _thalweg_with_names() {
-    if [[ ${words[CURRENT]} == /* ]]; then
-        local -a names=(${(f)"$(thalweg NAMES 2>/dev/null)"})
-        (( ${#names} )) && compadd -a names && return
-    fi
-    _thalweg "$@"
+    _thalweg_names || _thalweg "$@"
 }
 compdef _thalweg_with_names thalweg
+[[ $funcstack[1] != _thalweg ]] || _thalweg_with_names "$@"
 "#;
 const FISH: &str = r#"
 complete -c thalweg -n 'string match -q "/*" -- (commandline -ct)' -a '(thalweg NAMES 2>/dev/null)'
+complete -c thalweg -f -n '__fish_seen_subcommand_from VERBS; and string match -q "" -- (commandline -ct)' -a '(thalweg NAMES 2>/dev/null)'
 "#;
 
 /// Prints topics and ports, one a line.
