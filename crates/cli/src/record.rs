@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 /// and counted. Topics that appear later are recorded, too. Ends on Ctrl-C, SIGTERM or after --duration.
 #[derive(Args, Debug)]
 #[command(
+    override_usage = "thalweg record [OPTIONS] <FILE> <TOPIC>...\n       thalweg record [OPTIONS] <FILE> --all",
     after_help = "Example: thalweg record run.mcap --all\n         thalweg record run.mcap /robot/imu '/camera/**' --split 4GiB --compress lz4 --plan plan.toml"
 )]
 pub(crate) struct Arguments {
@@ -29,8 +30,11 @@ pub(crate) struct Arguments {
     #[arg(value_name = "TOPIC", value_parser = quantity::name, required_unless_present = "all", conflicts_with = "all")]
     topics: Vec<String>,
     /// Record all topics
-    #[arg(long)]
+    #[arg(short, long)]
     all: bool,
+    /// Not these topics, or patterns of topics (repeatable): /camera/**
+    #[arg(long, value_name = "TOPIC", value_parser = quantity::name)]
+    exclude: Vec<String>,
     /// Begin a new file at this size or after this time: 4GiB, 10min
     #[arg(long, value_name = "SIZE|TIME", value_parser = split)]
     split: Option<Split>,
@@ -82,6 +86,7 @@ impl Arguments {
         let plan = self.plan.as_deref().map(|file| attached(file, PLAN, plan)).transpose()?;
         Ok(Options {
             topics: if self.all { vec!["/**".to_owned()] } else { self.topics.clone() },
+            exclude: self.exclude.clone(),
             memory: self.memory,
             limits: Limits { compression: self.compress, split: self.split },
             attachments: contract.into_iter().chain(plan).collect(),
@@ -102,7 +107,7 @@ fn attached(
 
 /// Records until it is told to end.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    for topic in &arguments.topics {
+    for topic in arguments.topics.iter().chain(&arguments.exclude) {
         let checked = thalweg::control::matching::check_pattern(topic);
         checked.map_err(|wrong| Failure::Usage(format!("topic {wrong}")))?;
     }

@@ -117,8 +117,10 @@ fn delays_of_each_second_and_the_clock_are_in_the_file() {
 fn topics_that_come_later_are_recorded_if_they_fit_and_the_contract_is_kept() {
     let house = Testbed::new();
     let (file, contract) = (house.path("run.mcap"), concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/robot.toml"));
-    let recorder = record(&house, &file, &format!("/a/* /b --contract {contract}"));
-    assert_eq!(house.run("pub /other --rate 100 --count 5").code(), 0);
+    let recorder = record(&house, &file, &format!("/a/* /b --exclude /a/no --contract {contract}"));
+    for topic in ["/other", "/a/no"] {
+        assert_eq!(house.run(&format!("pub {topic} --rate 100 --count 5")).code(), 0);
+    }
     for topic in ["/a/x", "/b", "/a/y"] {
         assert_eq!(published(&house, &format!("{topic} --rate 100 --count 5")), 5);
     }
@@ -230,7 +232,8 @@ fn what_cannot_be_recorded_is_refused_with_the_reason() {
     std::fs::write(&taken, "mine").unwrap();
     let file = house.path("run.mcap").display().to_string();
     for (arguments, code, says) in [
-        (file.clone(), 2, "<TOPIC>"),
+        (file.clone(), 2, "<FILE> --all"),
+        (format!("{file} -a --exclude /a*b"), 2, "a whole segment may be *"),
         (format!("{file} /a --all"), 2, "cannot be used with"),
         (format!("{file} /a*b"), 2, "a whole segment may be *"),
         (format!("{file} /a --split 5parsec"), 2, "a size of at least 1MiB"),

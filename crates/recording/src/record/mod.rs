@@ -35,13 +35,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::Storage;
 use thalweg::Node;
-use topics::{NICE, Topics};
+use topics::{NICE, Topics, Wanted};
 
 /// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Topics and patterns of topics.
     pub topics: Vec<String>,
+    /// Those of them that are not recorded, by the same patterns.
+    pub exclude: Vec<String>,
     /// Bytes of samples that may wait for the disk.
     pub memory: u64,
     /// Compression, and the size or age of a file.
@@ -84,12 +86,12 @@ impl Recorder {
     /// # Errors
     /// [`Error::Disk`] or [`Error::Usage`] if the file cannot be created.
     pub fn start(node: Node, file: &Path, options: Options) -> Result<Self> {
-        let Options { topics, memory, limits, attachments } = options;
+        let Options { topics, exclude, memory, limits, attachments } = options;
         let (clock, monotonic_ns, wall_ns) = (clock::clock_id(), clock::monotonic_ns(), clock::wall_ns());
         let anchor = ClockAnchor { clock, monotonic_ns, wall_ns };
         let output = Output::create(Series::new(file), limits, anchor, attachments)?;
         let intake = Arc::new(Intake::new(memory));
-        let topics = Arc::new(Topics::new(node.clone(), topics, intake.clone()));
+        let topics = Arc::new(Topics::new(node.clone(), Wanted { topics, exclude }, intake.clone()));
         let storage = Storage::new(output, topics.clone(), intake.clone());
         let (tell, summary) = sync_channel(1);
         let write = move || drop(tell.send(storage.run()));

@@ -2,7 +2,7 @@
 
 use super::intake::Intake;
 use super::storage::Storage;
-use super::topics::Topics;
+use super::topics::{Topics, Wanted};
 use crate::Result;
 use crate::file::{ClockAnchor, Files, LOSSES, Limits, Loss, Output, Place, Store};
 use std::io::{self, Write};
@@ -72,7 +72,8 @@ fn a_disk_that_stands_still_holds_up_no_publisher() {
     let (publishing, recording, disk) = (node("publishing"), node("recording"), Still::default());
     let mut publisher = publishing.publisher::<Raw>("/a").open().unwrap();
     let intake = Arc::new(Intake::new(1 << 20));
-    let topics = Arc::new(Topics::new(recording.clone(), vec!["/**".to_owned()], intake.clone()));
+    let wanted = Wanted { topics: vec!["/**".to_owned()], exclude: Vec::new() };
+    let topics = Arc::new(Topics::new(recording.clone(), wanted, intake.clone()));
     let anchor = ClockAnchor { clock: "clock".into(), monotonic_ns: 0, wall_ns: 0 };
     let output = Output::create(disk.clone(), Limits::default(), anchor, Vec::new()).unwrap();
     let storage = Storage::new(output, topics.clone(), intake.clone());

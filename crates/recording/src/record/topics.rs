@@ -35,6 +35,19 @@ pub(super) struct Source {
     elsewhere: bool,
 }
 
+/// The topics that are recorded, by patterns.
+pub(super) struct Wanted {
+    pub(super) topics: Vec<String>,
+    pub(super) exclude: Vec<String>,
+}
+
+impl Wanted {
+    fn has(&self, topic: &str) -> bool {
+        let fits = |patterns: &[String]| patterns.iter().any(|pattern| topic_matches(pattern, topic));
+        fits(&self.topics) && !fits(&self.exclude)
+    }
+}
+
 /// A topic that is recorded.
 struct Recorded {
     index: usize,
@@ -44,7 +57,7 @@ struct Recorded {
 /// The topics, and what is known of their publishers.
 pub(super) struct Topics {
     node: Node,
-    patterns: Vec<String>,
+    wanted: Wanted,
     intake: Arc<Intake>,
     clock: String,
     recorded: Mutex<BTreeMap<String, Recorded>>,
@@ -64,11 +77,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Topics {
-    /// Topics that fit one of the patterns.
-    pub(super) fn new(node: Node, patterns: Vec<String>, intake: Arc<Intake>) -> Self {
+    /// The topics that are wanted, of all nodes.
+    pub(super) fn new(node: Node, wanted: Wanted, intake: Arc<Intake>) -> Self {
         Self {
             node,
-            patterns,
+            wanted,
             intake,
             clock: linux::clock::clock_id(),
             recorded: Mutex::default(),
@@ -118,8 +131,8 @@ impl Topics {
     fn wanted(&self, document: Document) -> Vec<(PortRef, Source)> {
         let Document { node, clock, ports, .. } = document;
         let elsewhere = clock != self.clock;
-        let fits = |topic: &str| self.patterns.iter().any(|pattern| topic_matches(pattern, topic));
-        let wanted = ports.into_iter().filter(|(_, port)| port.direction == Direction::Publisher && fits(&port.topic));
+        let is_wanted = |port: &PortInfo| port.direction == Direction::Publisher && self.wanted.has(&port.topic);
+        let wanted = ports.into_iter().filter(|(_, port)| is_wanted(port));
         let source = |PortInfo { name, topic, qos, message, .. }| Source { node, name, topic, qos, message, elsewhere };
         wanted.map(|(port, info)| (PortRef { node, port }, source(info))).collect()
     }
