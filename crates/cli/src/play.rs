@@ -21,6 +21,7 @@ use recording::read::Recording;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use thalweg::control::matching::{absolute, check_name};
 
 /// Publish the samples of a recording at their times, or compare its figures with a baseline or a plan
 ///
@@ -39,17 +40,20 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE.mcap|TOPIC", value_parser = word)]
     words: Vec<Word>,
     /// Speed: 2 is twice as fast
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "FACTOR", default_value = "1", value_parser = speed, allow_negative_numbers = true)]
     rate: f64,
-    /// Begin so long after the first sample
-    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
+    /// Begin so long after the first sample: 10, or 500ms
+    #[arg(long, value_name = "SECONDS", value_parser = offset, alias = "start-offset", allow_negative_numbers = true)]
     from: Option<Duration>,
-    /// End so long after the first sample
-    #[arg(long, value_name = "DURATION", value_parser = quantity::duration, allow_negative_numbers = true)]
+    /// End so long after the first sample: 20, or 1min
+    #[arg(long, value_name = "SECONDS", value_parser = offset, allow_negative_numbers = true)]
     until: Option<Duration>,
     /// Begin again at the end, until Ctrl-C
-    #[arg(long = "loop")]
+    #[arg(short = 'l', long = "loop")]
     repeat: bool,
+    /// Publish a topic under another name (repeatable): /camera=/old/camera
+    #[arg(long, value_name = "TOPIC=TOPIC", value_parser = renamed)]
+    remap: Vec<Renamed>,
     /// With the class and the QoS that the publishers had [default: class normal, and nothing is lost]
     #[arg(long)]
     as_recorded: bool,
@@ -57,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     clock: bool,
     /// Compare with this recording (repeatable: with several runs of it), or with this plan (*.toml), and publish nothing
-    #[arg(long, value_name = "BASELINE|PLAN", conflicts_with_all = ["rate", "from", "until", "repeat", "as_recorded", "clock"])]
+    #[arg(long, value_name = "BASELINE|PLAN", conflicts_with_all = ["rate", "from", "until", "repeat", "remap", "as_recorded", "clock"])]
     check: Vec<PathBuf>,
     /// The part by which a figure may be larger than the baseline's, or a rate than the plan's
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = percent, requires = "check")]
@@ -89,6 +93,11 @@ impl Arguments {
         std::iter::once(&self.file).chain(further).cloned().collect()
     }
 
+    /// The name under which a topic is published.
+    fn published_as<'a>(&'a self, topic: &'a str) -> &'a str {
+        self.remap.iter().find(|renamed| renamed.from == topic).map_or(topic, |renamed| renamed.to.as_str())
+    }
+
     /// The topics, or patterns of them; none: all.
     fn topics(&self) -> Vec<&str> {
         let topics = self.words.iter().filter_map(|word| match word {
@@ -97,6 +106,13 @@ impl Arguments {
         });
         topics.collect()
     }
+}
+
+/// A topic with another name.
+#[derive(Clone, Debug, PartialEq)]
+struct Renamed {
+    from: String,
+    to: String,
 }
 
 /// The topics of a chain.
@@ -134,6 +150,21 @@ fn word(text: &str) -> std::result::Result<Word, Infallible> {
     if is_file { Ok(Word::File(text.into())) } else { quantity::name(text).map(Word::Topic) }
 }
 
+/// `/old=/new`, or as ROS 2 writes it, `/old:=/new`.
+fn renamed(text: &str) -> std::result::Result<Renamed, String> {
+    let parts = text.split_once(":=").or_else(|| text.split_once('='));
+    let (from, to) = parts.ok_or("two topics, such as /camera=/old/camera")?;
+    check_name(&absolute(to)).map_err(|wrong| wrong.to_string())?;
+    Ok(Renamed { from: absolute(from).into_owned(), to: absolute(to).into_owned() })
+}
+
+/// A number of seconds, or a duration with a unit.
+fn offset(text: &str) -> std::result::Result<Duration, String> {
+    let plain = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let offset = plain.or_else(|| qos::parse_duration(text).ok());
+    offset.ok_or_else(|| "a number of seconds from 0 up, such as 20, or with a unit: 500ms".to_owned())
+}
+
 fn speed(text: &str) -> std::result::Result<f64, String> {
     let factor = text.parse().ok().filter(|factor| (0.001..=1000.0).contains(factor));
     factor.ok_or_else(|| "a factor from 0.001 to 1000, such as 0.5".to_owned())
@@ -161,8 +192,14 @@ mod tests {
         assert_eq!(chain("/a, b").unwrap().0, ["/a", "b"]);
         let topic = |text: &str| Ok(Word::Topic(text.to_owned()));
         assert_eq!((word("a"), word("/b/*")), (topic("/a"), topic("/b/*")));
+        let moved = Renamed { from: "/a".to_owned(), to: "/old/a".to_owned() };
+        assert_eq!((renamed("/a=/old/a"), renamed("a:=/old/a")), (Ok(moved.clone()), Ok(moved)));
+        assert_eq!((offset("0"), offset("2.5")), (Ok(Duration::ZERO), Ok(Duration::from_millis(2500))));
+        assert_eq!(offset("1min"), Ok(Duration::from_secs(60)));
         assert_eq!(word("../run-2.mcap"), Ok(Word::File("../run-2.mcap".into())));
         assert!(["0", "-1", "NaN", "1e9", "fast"].iter().all(|bad| speed(bad).is_err()));
+        assert!(["", "-1", "soon", "NaN"].iter().all(|bad| offset(bad).is_err()));
+        assert!(["/a", "/a=", "/a=/b//c", "/a=/*"].iter().all(|bad| renamed(bad).is_err()));
         assert!(["20", "-1%", "NaN%", "%"].iter().all(|bad| percent(bad).is_err()));
         assert!(["", "/a", "/a,", ",/a"].iter().all(|bad| chain(bad).is_err()));
     }

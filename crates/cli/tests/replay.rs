@@ -116,9 +116,9 @@ fn a_file_of_rosbag_plays_a_part_of_it_and_the_time() {
     }
     file.finish();
     let path = house.path("bag.mcap").display().to_string();
-    let (words, time) = (subscriber(&house, "/chatter", 41), subscriber(&house, "/clock", 1));
-    let played =
-        house.run(&format!("play {path} /chatter --from 200ms --until 600ms --rate 2 --as-recorded --clock --json"));
+    let (words, time) = (subscriber(&house, "/old/chatter", 41), subscriber(&house, "/clock", 1));
+    let options = "--from 200ms --until 0.6 --rate 2 --as-recorded --clock --remap chatter:=old/chatter --json";
+    let played = house.run(&format!("play {path} /chatter {options}"));
     let played = played.json();
     assert_eq!((&played["samples"], played["topics"].as_array().unwrap().len()), (&41.into(), 1), "{played}");
     let words = words.finish();
@@ -147,6 +147,9 @@ fn what_cannot_be_played_exits_2_with_the_reason() {
         (format!("play {}", house.path("empty").display()), "is a directory without a file *.mcap"),
         (format!("play {run} {}", named("nothing.mcap")), "nothing.mcap: cannot be read: No such file"),
         (format!("play {run} /other"), "no topic in it is /other; there are /word"),
+        (format!("play {run} --from 10"), "no sample lies in this part"),
+        (format!("play {run} --remap /old=/new"), "no topic that plays is /old; there are /word"),
+        (format!("play {run} --remap /word"), "two topics, such as"),
         (format!("play {run} --rate 0"), "a factor from 0.001 to 1000"),
         (format!("play {run} --check {text}"), "is no MCAP file"),
         (format!("play {run} --check a.toml --check {run}"), "one plan (*.toml), or recordings"),

@@ -1,6 +1,6 @@
 //! A publisher for each channel of a recording. Ends of instances leave by the publisher of these instances.
 
-use super::Arguments;
+use super::{Arguments, Renamed};
 use crate::failure::{Failure, Result};
 use crate::output::tell;
 use crate::participant::Participant;
@@ -9,6 +9,7 @@ use qos::{Qos, Queue};
 use recording::play::{Described, as_recorded, describe};
 use recording::read::{Channel, Recording};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg::codec::Untyped;
 use thalweg::control::Direction;
@@ -43,6 +44,7 @@ impl Outlets {
         let mut all = Self { outlets: Vec::new(), by_channel: BTreeMap::new() };
         let mut named = BTreeMap::new();
         let wanted: Vec<_> = recording.channels().filter(|channel| arguments.wants(channel)).collect();
+        check_renamed(arguments, &wanted)?;
         let (values, ends): (Vec<_>, Vec<_>) =
             wanted.into_iter().partition(|channel| channel.change() == Change::Written);
         for channel in values.into_iter().chain(ends) {
@@ -95,6 +97,19 @@ fn nothing(arguments: &Arguments, recording: &Recording) -> String {
     }
 }
 
+/// Refuses a new name for a topic that does not play, which is a slip of the pen.
+fn check_renamed(arguments: &Arguments, wanted: &[&Arc<Channel>]) -> Result {
+    let there: BTreeSet<_> = wanted.iter().map(|channel| absolute(channel.published_topic())).collect();
+    let unknown = arguments.remap.iter().find(|renamed| !there.contains(renamed.from.as_str()));
+    match unknown.filter(|_| !there.is_empty()) {
+        None => Ok(()),
+        Some(Renamed { from, to }) => {
+            let there = Vec::from_iter(there).join(", ");
+            Err(Failure::Usage(format!("--remap {from}={to}: no topic that plays is {from}; there are {there}")))
+        }
+    }
+}
+
 impl Arguments {
     /// `true` if this channel is replayed.
     fn wants(&self, channel: &Channel) -> bool {
@@ -118,7 +133,7 @@ impl Outlet {
         // Without its key a publisher has one instance only, which any end would end.
         let key = if because.is_none() { recorded.key.clone() } else { Vec::new() };
         let qos = if arguments.as_recorded { recorded } else { Qos { key, ..all } };
-        let topic = absolute(channel.published_topic()).into_owned();
+        let topic = arguments.published_as(&absolute(channel.published_topic())).to_owned();
         let builder = participant.node.publisher::<Untyped>(&topic).described(message).qos(qos);
         let publisher = builder
             .open()

@@ -41,6 +41,11 @@ pub(super) fn run(arguments: &Arguments, recording: &Recording) -> Result {
     participant.tell_events();
     let summary = player.close(&participant.stop, seconds);
     outcome?;
+    let is_part = arguments.from.is_some() || arguments.until.is_some();
+    if is_part && summary.is_empty() && !participant.stop.asked() {
+        let part = "no sample lies in this part of it: --from and --until count from the first sample";
+        return Err(Failure::Usage(format!("{}: {part}", arguments.file.display())));
+    }
     if summary.slowed_ms > 0.0 {
         let ms = summary.slowed_ms;
         tell(&format!(
@@ -188,6 +193,11 @@ struct Row {
 }
 
 impl Summary {
+    /// Nothing was published.
+    fn is_empty(&self) -> bool {
+        self.topics.iter().all(|row| row.samples + row.ended == 0)
+    }
+
     fn text(&self) -> String {
         let headers = [
             ("topic", '<'),
