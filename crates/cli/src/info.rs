@@ -1,4 +1,7 @@
-//! `thalweg info`: everything about a node, a port or a topic.
+//! `thalweg info`: everything about a node, a port, a topic or a recording.
+
+#[cfg(feature = "recording")]
+mod recorded;
 
 use crate::census::{self, Channel, Channels, Port, Topic};
 use crate::failure::{Failure, Result};
@@ -11,12 +14,12 @@ use thalweg::admin::{MemoryReport, Reply, Request};
 use thalweg::control::matching::absolute;
 use thalweg::control::{Document, PortInfo};
 
-/// Everything about a node, a port or a topic: type, QoS, addresses, channels with their counters
+/// Everything about a node, a port or a topic: type, QoS, addresses, channels with their counters; the contents of a recording
 #[derive(Args, Debug)]
-#[command(after_help = "Example: thalweg info /robot/imu --json")]
+#[command(after_help = "Example: thalweg info /robot/imu --json\n         thalweg info run.mcap")]
 pub(crate) struct Arguments {
-    /// Name of a port or topic, or name or id of a node
-    #[arg(value_name = "/NAME|NODE")]
+    /// Name of a port or topic, or name or id of a node; or a recording: FILE.mcap, or DIRECTORY/
+    #[arg(value_name = "/NAME|NODE|FILE.mcap")]
     what: String,
     #[command(flatten)]
     common: Common,
@@ -59,6 +62,10 @@ struct NodeMemory {
 
 /// Looks up a name and shows all about it.
 pub(crate) fn run(arguments: &Arguments) -> Result {
+    #[cfg(feature = "recording")]
+    if recorded::is_recording(&arguments.what) {
+        return recorded::show(arguments.common.output(), std::path::Path::new(&arguments.what));
+    }
     let mut participant = arguments.common.open("info")?;
     let nodes = participant.settled();
     let ports = census::ports(&nodes);

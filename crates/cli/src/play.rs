@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 }
 
 /// Opens a recording, with the files that were split off it if only one is named, and says which of them have no end or cannot be read.
-fn open(files: &[PathBuf]) -> Result<Recording> {
+pub(crate) fn open(files: &[PathBuf]) -> Result<Recording> {
     let opened = match files {
         [file] => Recording::open(file),
         files => Recording::open_all(files),

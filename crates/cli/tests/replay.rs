@@ -131,6 +131,34 @@ fn a_file_of_rosbag_plays_a_part_of_it_and_the_time() {
 }
 
 #[test]
+fn info_shows_what_is_in_a_recording() {
+    let house = Testbed::new();
+    let mut file = Recorder::create(&house.path("run.mcap"), "thalweg");
+    let words = file.strings("/word", &[("thalweg.publisher", "/q")]);
+    let losses = file.channel(0, "/thalweg/losses", &[]);
+    for at in 0..11u64 {
+        file.sample(words, at as u32, BEGIN + at * 100 * MS, BEGIN + at * 100 * MS, &text("x"));
+    }
+    let lost = r#"{"topic":"/word","publisher":"/q","first_seq":3,"last_seq":4,"count":2,"where":"network"}"#;
+    file.sample(losses, 1, BEGIN, BEGIN, lost.as_bytes());
+    file.finish();
+    let path = house.path("run.mcap").display().to_string();
+    let found = house.run(&format!("info {path} --json")).json();
+    assert_eq!((&found["kind"], &found["samples"]), (&"recording".into(), &11.into()), "{found}");
+    assert_eq!(found["received_ns"], serde_json::json!([BEGIN, BEGIN + 1000 * MS]));
+    let [word] = &found["channels"].as_array().unwrap()[..] else {
+        panic!("the recorder's own topics are no channels")
+    };
+    let of = |key: &str| word[key].clone();
+    assert_eq!([of("topic"), of("type"), of("publisher")], ["/word", "std_msgs/msg/String", "/q"]);
+    assert_eq!((of("samples"), of("rate_hz"), of("lost")), (11.into(), 10.0.into(), 2.into()));
+    let shown = house.run(&format!("info {path}")).lines.join("\n");
+    assert!(shown.contains("duration     1.000 s") && shown.contains("10.00 Hz"), "{shown}");
+    let missing = house.run(&format!("info {}", house.path("no.mcap").display()));
+    assert_eq!(missing.code(), 2, "{}", missing.errors);
+}
+
+#[test]
 fn what_cannot_be_played_exits_2_with_the_reason() {
     let house = Testbed::new();
     std::fs::write(house.path("notes.txt"), "nothing of the kind").unwrap();
