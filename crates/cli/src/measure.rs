@@ -5,11 +5,11 @@ mod window;
 
 use crate::census;
 use crate::failure::{Failure, Result};
-use crate::output::{bytes, micros, table};
+use crate::output::{bytes, micros, table, tell};
 use crate::participant::{Common, Participant};
 use crate::quantity;
 use crate::signals::TICK;
-use crate::tap::{Tap, Target};
+use crate::tap::{self, Tap, Target};
 use clap::Args;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,13 +104,16 @@ fn measure(options: &Options, figure: &Figure) -> Result {
     let shared = window.clone();
     let _tap = Tap::open(&participant, &options.target, move |sample| lock(&shared).add(sample.info(), sample.len()))?;
     let started = Instant::now();
-    let mut due = started + PERIOD;
+    let (mut due, mut told) = (started + PERIOD, false);
     while !is_over(options, &participant, started, &window) {
         std::thread::sleep(TICK.min(due.saturating_duration_since(Instant::now())));
         participant.tell_events();
         compare_clocks(&participant, &window, false);
         if Instant::now() >= due {
             due += PERIOD;
+            if !std::mem::replace(&mut told, true) && lock(&window).total() == 0 {
+                tap::silence(&participant, &options.target.topic).iter().for_each(|because| tell(because));
+            }
             compare_clocks(&participant, &window, true);
             report(options, &participant, figure, &window)?;
         }

@@ -6,10 +6,11 @@ use crate::participant::{Common, Participant};
 use crate::priority::Given;
 use crate::show::{Origins, Shown};
 use crate::signals::TICK;
-use crate::tap::{Scaled, Tap, Target};
+use crate::tap::{self, Scaled, Tap, Target};
 use clap::Args;
 use lab::statistics::Latencies;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
 use thalweg::Sample;
 use thalweg::SampleInfo;
 use thalweg::codec::Untyped;
@@ -74,11 +75,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 fn print_all(printer: &mut Printer<'_>, participant: &mut Participant, tap: Tap, told: Receiver<Arrived>) -> Result {
     // `told` is dropped before the port: this releases a receiving thread that waits to hand over a sample.
     let told = told;
+    let mut quiet = Some(Instant::now() + QUIET);
     while !participant.stop.asked() && !printer.is_done() {
         if let Ok(arrived) = told.recv_timeout(TICK) {
             printer.print(participant, &tap, &arrived)?;
         }
         participant.tell_events();
+        if quiet.take_if(|due| Instant::now() >= *due).is_some() && printer.printed == 0 {
+            tap::silence(participant, &printer.arguments.target.topic).iter().for_each(|because| tell(because));
+        }
     }
     drop(told);
     drop(tap);
@@ -130,3 +135,6 @@ impl Printer<'_> {
         }
     }
 }
+
+/// The wait for a first sample before the user is told that nobody publishes the topic.
+const QUIET: Duration = Duration::from_secs(1);

@@ -135,6 +135,12 @@ impl Tap {
     }
 }
 
+/// The reason why nothing may come: `None` if the topic has a publisher.
+pub(crate) fn silence(participant: &Participant, topic: &str) -> Option<String> {
+    let none = offered(participant, topic).is_empty();
+    none.then(|| format!("no publisher of {topic} is known yet: `thalweg list topics` shows those that are"))
+}
+
 /// The existing publishers of a topic or pattern of topics.
 fn offered(participant: &Participant, topic: &str) -> Vec<PortInfo> {
     let ports = participant.others().into_iter().flat_map(|node| node.ports.into_values());
