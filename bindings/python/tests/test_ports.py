@@ -247,6 +247,17 @@ class Ports(unittest.TestCase):
         with self.assertRaisesRegex(thalweg.PeerError, "no server on /add|no answer on /add"):
             client.call(Point(0, ""), 0.1)
 
+    def test_ports_close_at_the_end_of_a_block(self) -> None:
+        with self.here.publisher("/a", bytes) as publisher, self.there.subscriber("/a", bytes) as subscriber:
+            self.connected(publisher, subscriber)
+        with self.there.server("/add", int, int, lambda one: one + 1) as server, self.here.client("/add", int, int) as client:
+            self.assertEqual(client.call(1, LONG), 2)
+            self.assertEqual((repr(server), repr(client)), ("<server of /add>", "<client of /add>"))
+        for closed in (lambda: publisher.publish(b""), lambda: subscriber.wait(LONG), lambda: client.call(1, LONG)):
+            self.assertRaises(thalweg.ClosedError, closed)
+        with self.assertRaises(ZeroDivisionError), self.here.publisher("/a", bytes):
+            1 / 0
+
     def test_a_server_that_fails_answers_the_next(self) -> None:
         server = self.there.server("/divide", int, int, lambda by: 12 // by)
         client = self.here.client("/divide", int, int)

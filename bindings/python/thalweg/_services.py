@@ -70,6 +70,15 @@ class Client(Generic[Q, A]):
         self._questions.close()
         self._answers.close()
 
+    def __enter__(self) -> Client[Q, A]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<client of {self._questions.topic}>"
+
 
 class Server(Generic[Q, A]):
     """Answers questions on a thread of its own until it is closed."""
@@ -95,3 +104,12 @@ class Server(Generic[Q, A]):
         """Closes both ports."""
         self._questions.close()
         self._answers.close()
+
+    def __enter__(self) -> Server[Q, A]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<server of {self._questions.topic}>"

@@ -204,6 +204,23 @@ impl Publisher {
         away(py, || self.state.close())
     }
 
+    /// `with node.publisher(...) as publisher:` closes the port at the end of the block.
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    /// Closes the port, as `close` does.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        self.close(py)?;
+        Ok(false)
+    }
+
     fn __repr__(&self) -> String {
         format!("<publisher {} of {}>", self.name, self.topic)
     }
