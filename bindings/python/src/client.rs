@@ -27,15 +27,19 @@ pub(crate) struct Node {
 /// A port that is known to a node.
 #[pyclass(frozen, get_all, module = "thalweg")]
 pub(crate) struct Port {
+    /// Its name.
     name: String,
     /// `publisher` or `subscriber`.
     direction: &'static str,
+    /// Its topic, or pattern of topics.
     topic: String,
     /// The name of its type, `*` for any.
     r#type: String,
     /// The name of its node.
     node: String,
+    /// The name of its host.
     host: String,
+    /// The number of its process there.
     pid: u32,
 }
 

@@ -1,8 +1,10 @@
 """Values and their bytes."""
 
+import ast
 import enum
 import unittest
 from dataclasses import field
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import thalweg
@@ -202,6 +204,21 @@ class Ros(unittest.TestCase):
                 thalweg.ros_type(name, text)
         with self.assertRaisesRegex(thalweg.UsageError, "no definition of nobody_msgs/msg/Nothing"):
             thalweg.ros("nobody_msgs/msg/Nothing")
+
+
+class Stub(unittest.TestCase):
+    """An editor shows the words of the stub, `help()` those of the module."""
+
+    def test_both_say_the_same(self) -> None:
+        stub = ast.parse((Path(__file__).parents[1] / "thalweg" / "_thalweg.pyi").read_text())
+        told = [kind for kind in stub.body if isinstance(kind, ast.ClassDef) and ast.get_docstring(kind)]
+        self.assertIn("Publisher", [kind.name for kind in told])
+        for kind in told:
+            made = getattr(_thalweg, kind.name)
+            self.assertEqual(ast.get_docstring(kind), made.__doc__, kind.name)
+            for part in kind.body:
+                if isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
+                    self.assertEqual(ast.get_docstring(part), getattr(made, part.name).__doc__, f"{kind.name}.{part.name}")
 
 
 if __name__ == "__main__":

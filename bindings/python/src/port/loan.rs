@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg::OwnedLoan;
 use thalweg::codec::Untyped;
 
-/// A message to be written in place. It ends with [`publish`](Self::publish), or unpublished when it is dropped.
+/// A message to be written in place. It ends with `publish`, or unpublished when it is dropped.
 #[pyclass(frozen, module = "thalweg")]
 pub(crate) struct Loan {
     publisher: Arc<State>,

@@ -119,13 +119,15 @@ impl From<thalweg::Published> for Published {
     }
 }
 
-/// A publisher as Python holds it.
+/// Publishes samples of a topic: `publish`, or `loan` for a message that is written in place.
 #[pyclass(frozen, generic, module = "thalweg")]
 pub(crate) struct Publisher {
     state: Arc<State>,
     kind: Py<Type>,
+    /// The port's name.
     #[pyo3(get)]
     name: String,
+    /// The topic.
     #[pyo3(get)]
     topic: String,
 }
@@ -192,7 +194,7 @@ impl Publisher {
         self.with(py, thalweg::Publisher::connected)
     }
 
-    /// Waits until there are `count` channels. `False`: the time has passed.
+    /// Waits until there are `count` channels, for `timeout` seconds at most if they are given. `False`: the time has passed.
     #[pyo3(signature = (count=1, timeout=None))]
     fn wait_connected(&self, py: Python<'_>, count: usize, timeout: Option<f64>) -> PyResult<bool> {
         wait_connected(py, &self.state.node, timeout, || Ok(self.connected(py)? >= count))

@@ -92,8 +92,10 @@ impl Drop for State {
 pub(crate) struct Subscriber {
     state: Arc<State>,
     kind: Py<Type>,
+    /// The port's name.
     #[pyo3(get)]
     name: String,
+    /// The topic, or pattern of topics.
     #[pyo3(get)]
     topic: String,
 }
@@ -147,14 +149,14 @@ impl Subscriber {
         Ok(Self { name, ..opened })
     }
 
-    /// The oldest waiting sample, without waiting.
+    /// The oldest waiting sample, without waiting. `None`: there is none.
     fn take(&self, py: Python<'_>) -> PyResult<Option<Sample>> {
         self.state.birth.check()?;
         let taken = self.state.take().map_err(|error| raised(py, error))?;
         taken.map(|taken| self.sample(py, taken)).transpose()
     }
 
-    /// The oldest waiting sample; waits for one. `None`: the time has passed.
+    /// The oldest waiting sample; waits for one, for `timeout` seconds at most if they are given. `None`: the time has passed.
     #[pyo3(signature = (timeout=None))]
     #[allow(clippy::disallowed_methods)] // a user waits
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Sample>> {
@@ -178,7 +180,7 @@ impl Subscriber {
         }
     }
 
-    /// The number of a file that is readable when a sample may wait, for event loops. [`arm`](Self::arm) comes before each wait.
+    /// The number of a file that is readable when a sample may wait, for event loops. `arm` comes before each wait.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.state.birth.check()?;
         if self.state.descriptor.get().is_none() {
@@ -208,7 +210,7 @@ impl Subscriber {
         self.with(thalweg::Subscriber::dropped)
     }
 
-    /// Waits until there are `count` channels. `False`: the time has passed.
+    /// Waits until there are `count` channels, for `timeout` seconds at most if they are given. `False`: the time has passed.
     #[pyo3(signature = (count=1, timeout=None))]
     fn wait_connected(&self, py: Python<'_>, count: usize, timeout: Option<f64>) -> PyResult<bool> {
         wait_connected(py, &self.state.node, timeout, || Ok(self.connected()? >= count))
