@@ -271,8 +271,18 @@ fn refuse(error: clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// Lists all verbs after an unknown one, and adds similar verbs where the parser found none: it knows no transposed
-/// letters.
+/// Words of the commands `ros2` and `yarp`, and the verbs that do the same.
+const ELSEWHERE: [(&str, &[&str]); 6] = [
+    ("bag", &["record", "play", "info"]),
+    ("echo", &["sub"]),
+    ("node", &["list", "info"]),
+    ("read", &["sub"]),
+    ("topic", &["list", "info", "pub", "sub", "hz", "bw", "delay"]),
+    ("write", &["pub"]),
+];
+
+/// Lists all verbs after an unknown one, and adds similar verbs where the parser found none: it knows neither transposed
+/// letters nor the words of others.
 fn with_verbs(mut error: clap::Error) -> clap::Error {
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(written))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
@@ -292,7 +302,10 @@ fn with_verbs(mut error: clap::Error) -> clap::Error {
     let those = |close: &dyn Fn(&str) -> bool| {
         verbs.iter().filter(|verb| close(verb)).map(|verb| (*verb).to_owned()).collect::<Vec<String>>()
     };
-    let mut suggested = those(&|verb| sorted(verb) == sorted(written));
+    let mut suggested = those(&|verb| ELSEWHERE.iter().any(|(word, same)| word == written && same.contains(&verb)));
+    if suggested.is_empty() {
+        suggested = those(&|verb| sorted(verb) == sorted(written));
+    }
     if suggested.is_empty() && error.get(ContextKind::SuggestedSubcommand).is_none() {
         suggested = those(&|verb| verb.chars().next() == written.chars().next());
     }

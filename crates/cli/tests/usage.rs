@@ -10,6 +10,8 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
     for (arguments, says) in [
         ("pbu /a", "'pub'"),
         ("lst", "'list'"),
+        ("echo /a", "'sub'"),
+        ("bag info x", "'info'"),
         (
             "foo",
             "demo, pub, sub, pull, list, info, connect, disconnect, set, get, admin, qos, sched, hz, bw, delay, top",
