@@ -133,7 +133,7 @@ fn of_link(system: &System, at: Direction, topic: &str) -> Refusal {
     Refusal {
         what: format!("own queue of {topic:?} at {node}"),
         needs: format!("scheduler = \"htb\" of link {}, no transmission, and a device of {node} there", link.name),
-        has: format!("{}, {device}", super::scheduler(link.scheduler)),
+        has: format!("{}, {device}", super::shown::scheduler(link.scheduler)),
         because: "a queue of a channel's own stands beside those of the classes, which `thalweg apply` installs"
             .to_owned(),
         offers: Vec::new(),

@@ -81,7 +81,7 @@ pub(super) fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Lin
     (0..2 * system.links.len()).map(direction).collect()
 }
 
-fn scheduler(scheduler: Scheduler) -> &'static str {
+pub(super) fn scheduler(scheduler: Scheduler) -> &'static str {
     match scheduler {
         Scheduler::Fifo => "fifo",
         Scheduler::Strict => "strict",
