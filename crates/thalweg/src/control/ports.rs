@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for InSteps {
         let mut ports = Ports::new();
         while let Some((id, port)) = map.next_entry()? {
             ports.insert(id, port);
-            if ports.len() % AT_ONCE == 0 {
+            if ports.len().is_multiple_of(AT_ONCE) {
                 std::thread::yield_now();
             }
         }
