@@ -165,9 +165,9 @@ fn hearsay(ends: &mut [Option<End>; 2], names: [&str; 2]) {
         let look = |end: &End| end.said()?.looks.last()?.other.clone();
         if ends[missing].is_none()
             && let Some(node) = ends[there].as_ref().and_then(look)
-            && let Some(port) = node.ports.values().find(|port| port.name == names[missing]).cloned()
         {
-            ends[missing] = Some(End { answer: silent(&node), port, node, holders: 1 });
+            let port = node.ports.values().find(|port| port.name == names[missing]).cloned();
+            ends[missing] = port.map(|port| End { answer: silent(&node), port, node, holders: 1 });
         }
     }
 }

@@ -350,7 +350,8 @@ mod tests {
     fn the_history_of_a_late_joiner_has_room() {
         let durable = |key: &[&str]| {
             let key = key.iter().map(|k| (*k).to_owned()).collect();
-            Waiting::<u32>::new(&Qos { durability: Durability::TransientLocal, history: 40, key, ..Qos::default() })
+            let qos = Qos { durability: Durability::TransientLocal, history: 40, key, ..Qos::default() };
+            Waiting::<u32>::new(&qos, true)
         };
         assert_eq!((durable(&[]).limits(), durable(&["id"]).limits()), ((40, 40), (40 * MOST_INSTANCES, 40)));
         let mut waiting = durable(&[]);
