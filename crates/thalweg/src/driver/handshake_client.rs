@@ -285,7 +285,8 @@ impl Control {
             .filter(|_| wants_all);
         let builtin = handshake.carrier.is_built_in();
         if wants_all && builtin && reliable.is_none() {
-            return self.try_failed(pair, "the publisher's version repeats nothing that is lost: use tcp");
+            let why = "the publisher's version repeats nothing that is lost: use tcp";
+            return self.handshake_failed(pair, handshake.moves, why);
         }
         let channel = self.channel(pair, ports, (&handshake.carrier, same_clock), accepted.incarnation, account);
         let mut channel = self.scaled(channel, &handshake.proxy, &accepted);
