@@ -7,7 +7,7 @@ use super::calls::Calls;
 use super::channels::SubscriberEnd;
 use super::entries::{Descriptors, Entry};
 use super::flows::Groups;
-use super::handshake_client::ClientHandshake;
+use super::handshake_client::{ClientHandshake, UNWATCHED};
 use super::heartbeat::Heartbeat;
 use super::host::Relay;
 use super::housekeeping::Housekeeping;
@@ -344,7 +344,7 @@ impl Control {
         match ClientHandshake::start(&self.state, pair, wanted, way, None) {
             Ok(handshake) => {
                 if self.watch(Entry::ClientHandshake(Box::new(handshake)), Readiness::OUT).is_none() {
-                    self.try_failed(pair, "the connection cannot be watched: out of descriptors?");
+                    self.try_failed(pair, UNWATCHED);
                 }
             }
             Err(why) => self.try_failed(pair, &why),

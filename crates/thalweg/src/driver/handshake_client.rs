@@ -62,6 +62,8 @@ const ANSWER: u32 = 4;
 pub(super) const MOST_HANDSHAKES: usize = 64;
 /// Most handshakes over TCP with one node, so that a node with a wrong address leaves room for others.
 pub(super) const MOST_HANDSHAKES_WITH_NODE: usize = 16;
+/// The reason of a handshake that ends because the kernel watches no more.
+pub(super) const UNWATCHED: &str = "the connection cannot be watched: out of descriptors?";
 /// Most descriptors of an answer. A channel needs two; an answer with more than this limit is refused.
 const MOST_DESCRIPTORS: usize = 8;
 
@@ -222,7 +224,7 @@ impl Control {
         if handshake.connecting {
             let account = self.account_of(handshake.pair.0.node, &handshake.stream);
             match handshake.ask(self.state.users, &account) {
-                Ok(()) => drop(self.watch(Entry::ClientHandshake(handshake), Readiness::IN)),
+                Ok(()) => self.await_answer(handshake),
                 Err(error) => self.handshake_failed(handshake.pair, handshake.moves, &error.to_string()),
             }
             return;
@@ -231,11 +233,19 @@ impl Control {
             return self.handshake_failed(handshake.pair, handshake.moves, &error.to_string());
         }
         match handshake.read() {
-            Ok(None) => drop(self.watch(Entry::ClientHandshake(handshake), Readiness::IN)),
+            Ok(None) => self.await_answer(handshake),
             Ok(Some(Answer::Probe(probe))) => self.probed(handshake, probe),
             Ok(Some(Answer::Accepted(accepted))) => self.accept(*handshake, accepted),
             Ok(Some(Answer::Refused(refused))) => self.refused(&handshake, refused),
             Err(error) => self.handshake_failed(handshake.pair, handshake.moves, &error.to_string()),
+        }
+    }
+
+    /// Waits for the peer. What nobody watches would be under way for ever.
+    pub(super) fn await_answer(&mut self, handshake: Box<ClientHandshake>) {
+        let (pair, moves) = (handshake.pair, handshake.moves);
+        if self.watch(Entry::ClientHandshake(handshake), Readiness::IN).is_none() {
+            self.handshake_failed(pair, moves, UNWATCHED);
         }
     }
 

@@ -112,7 +112,7 @@ impl Control {
     /// The publisher sends probes: this end listens for one.
     pub(super) fn probed(&mut self, mut handshake: Box<ClientHandshake>, probe: Probe) {
         match handshake.listen(probe) {
-            Ok(()) => drop(self.watch(Entry::ClientHandshake(handshake), Readiness::IN)),
+            Ok(()) => self.await_answer(handshake),
             Err(error) => self.handshake_failed(handshake.pair, handshake.moves, &error.to_string()),
         }
     }

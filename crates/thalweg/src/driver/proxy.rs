@@ -6,7 +6,7 @@
 use super::channels::has_history;
 use super::control::{Command, Control};
 use super::entries::Entry;
-use super::handshake_client::ClientHandshake;
+use super::handshake_client::{ClientHandshake, UNWATCHED};
 use super::keep::refuse_names;
 use super::matching::{Candidate, Pair, stated};
 use super::moves::{self, Failed, GivenUp, LONGEST_BOTH_OPEN, Open, Settled, fell_back, settled};
@@ -186,7 +186,7 @@ impl Control {
             handshake.map(|handshake| self.watch(Entry::ClientHandshake(Box::new(handshake)), Readiness::OUT));
         match watched {
             Ok(Some(_)) => {}
-            Ok(None) => self.move_failed(pair, "the connection cannot be watched: out of descriptors?"),
+            Ok(None) => self.move_failed(pair, UNWATCHED),
             Err(why) => self.move_failed(pair, &why),
         }
     }
