@@ -32,6 +32,8 @@ struct Place<T> {
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     samples: VecDeque<Place<T>>,
+    /// Samples for which memory is made at once.
+    room: usize,
     bytes: usize,
     most_bytes: usize,
     most: usize,
@@ -43,7 +45,7 @@ pub(super) struct Waiting<T> {
 
 impl<T> Waiting<T> {
     /// An empty queue. The history of a late joiner comes at once, so the depth has room for all of it. `takes_all`: all samples will wait
-    /// here, and there is memory for them from the start.
+    /// here, and there is memory for them from the start; else from the first one on that waits.
     pub(super) fn new(requested: &Qos, takes_all: bool) -> Self {
         let Qos { queue, limits, .. } = requested;
         let durable = requested.durability == Durability::TransientLocal;
@@ -57,8 +59,10 @@ impl<T> Waiting<T> {
         let most_each = if keeps_last { depth } else { limits.samples_per_instance.map_or(depth, number) };
         let of = (tells_apart && (keeps_last || most_each < most)).then(HashMap::new);
         let most_bytes = usize::try_from(requested.queue_bytes()).unwrap_or(usize::MAX);
+        let room = depth.min(ROOM);
         Self {
-            samples: VecDeque::with_capacity(if takes_all { depth.min(ROOM) } else { 0 }),
+            samples: VecDeque::with_capacity(if takes_all { room } else { 0 }),
+            room,
             bytes: 0,
             most_bytes,
             most,
@@ -138,6 +142,9 @@ impl<T> Waiting<T> {
 
     /// Puts a sample behind all others, after room was made for it.
     pub(super) fn push(&mut self, instance: u64, size: usize, sample: T) {
+        if self.samples.capacity() == 0 {
+            self.samples.reserve(self.room); // at once, and not again and again while a burst comes
+        }
         self.samples.push_back(Place { instance, size, sample });
         self.bytes += size;
         if let Some(of) = &mut self.of {
@@ -255,7 +262,7 @@ impl Rejected {
 
 /// The default limit of instances.
 const MOST_INSTANCES: usize = 4096;
-/// Room that a queue has from the start.
+/// The most samples for which a queue has room before they come.
 const ROOM: usize = 1024;
 
 /// The limits by which samples are rejected or dropped.
