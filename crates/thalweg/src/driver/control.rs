@@ -337,7 +337,7 @@ impl Control {
         if matches!(way.route, Route::Tcp(_)) && !self.may_begin_handshake(pair) {
             return self.matching.had_no_room(pair, now);
         }
-        let has_thread = || self.state.readers.has_own_thread_left(self.descriptors.handshakes().rings());
+        let has_thread = || self.state.readers.has_own_thread_left(self.descriptors.handshakes().threads());
         if way.carrier == carrier::Name::Shm && others && !has_thread() {
             return self.matching.pass_over(pair, now);
         }

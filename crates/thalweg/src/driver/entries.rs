@@ -92,20 +92,20 @@ fn why_ended(failed: bool, broken: Option<std::io::Error>) -> String {
 pub(super) struct Handshakes {
     /// Those over TCP, by the publisher's node.
     elsewhere: BTreeMap<NodeId, usize>,
-    /// Those for rings.
-    rings: usize,
+    /// Those whose channels will need a reader thread each.
+    threads: usize,
 }
 
 impl Handshakes {
     fn began(&mut self, handshake: &ClientHandshake) {
-        self.rings += usize::from(handshake.is_for_ring());
+        self.threads += usize::from(handshake.wants_thread());
         if handshake.is_elsewhere() {
             *self.elsewhere.entry(handshake.pair.0.node).or_default() += 1;
         }
     }
 
     fn ended(&mut self, handshake: &ClientHandshake) {
-        self.rings -= usize::from(handshake.is_for_ring());
+        self.threads -= usize::from(handshake.wants_thread());
         let node = handshake.pair.0.node;
         if let Some(count) = self.elsewhere.get_mut(&node).filter(|_| handshake.is_elsewhere()) {
             *count -= 1;
@@ -121,8 +121,8 @@ impl Handshakes {
     }
 
     /// Those whose channels will need a reader thread each.
-    pub(super) fn rings(&self) -> usize {
-        self.rings
+    pub(super) fn threads(&self) -> usize {
+        self.threads
     }
 }
 

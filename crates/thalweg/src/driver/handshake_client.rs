@@ -39,6 +39,8 @@ pub(crate) struct ClientHandshake {
     proxy: Proxy,
     carrier: carrier::Name,
     elsewhere: bool,
+    /// The channel will be read in shared memory, by a thread of its own.
+    wants_thread: bool,
     connecting: bool,
     request: Option<Request>,
     answers: Option<Answers>,
@@ -74,9 +76,9 @@ impl ClientHandshake {
         self.elsewhere
     }
 
-    /// `true` if the channel will be read in shared memory.
-    pub(super) fn is_for_ring(&self) -> bool {
-        self.carrier == carrier::Name::Shm
+    /// `true` if the channel will need a reader thread of its own: one in shared memory, unless its port is polled.
+    pub(super) fn wants_thread(&self) -> bool {
+        self.wants_thread
     }
 
     /// Begins to connect, without waiting. `moving`: the patience of a move; `None`: the pair has no channel.
@@ -125,6 +127,7 @@ impl ClientHandshake {
             proxy,
             carrier: candidate.carrier.clone(),
             elsewhere: matches!(candidate.route, Route::Tcp(_)),
+            wants_thread: candidate.carrier == carrier::Name::Shm && !is_polled(state, pair),
             connecting: true,
             request: Some(request),
             answers,
@@ -426,6 +429,10 @@ impl Control {
         let _ = channel.sockets.set(half.socket().into_iter().collect());
         Ok(half)
     }
+}
+
+fn is_polled(state: &NodeState, pair: Pair) -> bool {
+    state.subscriber_port(pair.1.port).is_some_and(|subscriber_port| subscriber_port.is_polled())
 }
 
 /// Most samples in shared memory that the subscriber may hold: those that wait in its port, and a few that are being read.

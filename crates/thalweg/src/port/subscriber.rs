@@ -215,6 +215,8 @@ pub(crate) trait AnySubscriber: Deliver {
     fn histories(&self) -> Option<&Arc<Histories>>;
     /// Waits at most a tick for a sample that its monitor holds back, and delivers those that are due.
     fn release(&self);
+    /// `true` if the thread that waits on it receives, and no reader thread.
+    fn is_polled(&self) -> bool;
     /// Takes the receive half at a polled port; other ports give it back, for a reader thread.
     fn adopt(&self, inbound: Inbound) -> Option<Inbound>;
 }
@@ -301,6 +303,9 @@ impl<M: Message> AnySubscriber for SubscriberPort<M> {
     }
     fn release(&self) {
         self.release_late();
+    }
+    fn is_polled(&self) -> bool {
+        self.polled
     }
     fn adopt(&self, inbound: Inbound) -> Option<Inbound> {
         if !self.polled {

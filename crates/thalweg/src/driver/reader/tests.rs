@@ -5,7 +5,7 @@ use super::{OWN_THREADS, READER_THREADS};
 use crate::carrier::Name;
 use crate::codec::Raw;
 use crate::event::{Event, EventReader};
-use crate::node::{Node, Publisher, Subscriber};
+use crate::node::{Node, Publisher, Subscriber, SubscriberBuilder};
 use crate::port::Sample;
 use crate::settings::Settings;
 use linux::sched::{self, Reason};
@@ -149,21 +149,28 @@ fn steadily(mut publisher: Publisher<Raw>, size: usize) -> impl FnOnce() -> (u64
 /// bridge, so that those under way count, too.
 #[test]
 fn of_channels_that_open_at_once_only_the_first_have_rings_and_threads() {
+    let rings = rings_of_many(|builder| builder.callback(|_| {}).unwrap());
+    assert!((1..=OWN_THREADS).contains(&rings), "{rings}");
+}
+
+#[test]
+fn channels_of_polled_ports_need_no_threads_for_their_rings() {
+    let rings = rings_of_many(|builder| builder.polled().open().unwrap());
+    assert!(rings > OWN_THREADS, "{rings}");
+}
+
+/// The number of channels with rings, of three times as many as have threads of their own, opened at once.
+fn rings_of_many(open: impl Fn(SubscriberBuilder<Raw>) -> Subscriber<Raw>) -> usize {
     let pair = Pair::new();
     let topic = |number: usize| format!("/many{number}");
     let publisher = |number| pair.out.publisher::<Raw>(&topic(number)).open().unwrap();
     let publishers: Vec<_> = (0..3 * OWN_THREADS).map(publisher).collect();
     let are_known = || pair.into.others().iter().any(|out| out.ports.len() == publishers.len());
     assert!(pair.into.wait_until(LONG, are_known));
-    let subscriber = |number| {
-        let subscriber = pair.into.subscriber::<Raw>(&topic(number)).carriers(["shm", "tcp"]);
-        subscriber.callback(|_| {}).unwrap()
-    };
+    let subscriber = |number| open(pair.into.subscriber::<Raw>(&topic(number)).carriers(["shm", "tcp"]));
     let subscribers: Vec<_> = (0..publishers.len()).map(subscriber).collect();
     assert!(subscribers.iter().all(|subscriber| subscriber.wait_connected(1, LONG)));
-    let channels = subscribers.iter().flat_map(Subscriber::channels);
-    let rings = channels.filter(|channel| channel.carrier == Name::Shm).count();
-    assert!((1..=OWN_THREADS).contains(&rings), "{rings} of {}", subscribers.len());
+    subscribers.iter().flat_map(Subscriber::channels).filter(|channel| channel.carrier == Name::Shm).count()
 }
 
 #[test]
