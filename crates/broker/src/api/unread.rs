@@ -2,6 +2,7 @@
 //! have to close the connection, and a client that still sends, or that has its next request under way, would hear of that instead of an answer
 //! (RFC 9112, section 9.6).
 
+use super::PATIENCE;
 use agent::message::LARGEST_PLAN;
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::extract::Request;
@@ -18,8 +19,8 @@ use std::time::Duration;
 /// Longest pause between two pieces of a body that nobody wants.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Answers at once, and then reads what is left, as far as a body may reach. Whoever waits for `100 Continue` has sent nothing yet: its connection is
-/// closed.
+/// Answers at once, and then reads what is left, as far as a body may reach and as long as a request may take. Whoever waits for `100 Continue` has
+/// sent nothing yet: its connection is closed.
 pub(super) async fn read_out(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
         return next.run(request).await;
@@ -29,7 +30,7 @@ pub(super) async fn read_out(request: Request, next: Next) -> Response {
     let response = next.run(request.map(lent)).await;
     let rest = left.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(rest) = rest {
-        tokio::spawn(drop_all(rest));
+        tokio::spawn(tokio::time::timeout(PATIENCE, drop_all(rest)));
     }
     response
 }
