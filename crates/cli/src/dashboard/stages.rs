@@ -18,9 +18,16 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The topics that are measured, and who answers.
 #[derive(Debug, Default)]
 pub(super) struct Stages {
-    /// Topics whose stages are measured, each with the nodes that do it.
-    measured: BTreeMap<String, BTreeSet<NodeId>>,
+    measured: BTreeMap<String, Measured>,
     silent: Silent,
+}
+
+/// The nodes of a topic that is measured.
+#[derive(Debug, Default)]
+struct Measured {
+    /// One that was stopped may begin after its answer was given up.
+    asked: BTreeSet<NodeId>,
+    measuring: BTreeSet<NodeId>,
 }
 
 impl Stages {
@@ -35,12 +42,15 @@ impl Stages {
             self.rest(participant);
         }
         let mut nodes = participant.others();
-        let measuring = self.measured.entry(topic.to_owned()).or_default();
-        measuring.retain(|known| nodes.iter().any(|node| node.node == *known));
+        let Measured { asked, measuring } = self.measured.entry(topic.to_owned()).or_default();
+        for known in [&mut *asked, &mut *measuring] {
+            known.retain(|known| nodes.iter().any(|node| node.node == *known));
+        }
         let now = Instant::now();
         nodes.retain(|node| !self.silent.has(&node.name, now));
         // Also those that have come, or answer again, since the first call.
         let more: Vec<Document> = nodes.iter().filter(|node| !measuring.contains(&node.node)).cloned().collect();
+        asked.extend(more.iter().map(|node| node.node));
         let answers = census::ask_all(participant, &more, &Request::Measure { topic: topic.to_owned(), every: 1 });
         measuring.extend(answers.iter().filter(|(_, answer)| answer.is_some()).map(|(node, _)| node.node));
         let mut reports = Vec::new();
@@ -56,9 +66,9 @@ impl Stages {
 
     /// Nothing is measured any more.
     pub(super) fn rest(&mut self, participant: &Participant) {
-        for (topic, measuring) in std::mem::take(&mut self.measured) {
+        for (topic, Measured { asked, .. }) in std::mem::take(&mut self.measured) {
             let mut nodes = participant.others();
-            nodes.retain(|node| measuring.contains(&node.node));
+            nodes.retain(|node| asked.contains(&node.node));
             census::ask_all(participant, &nodes, &Request::Measure { topic, every: 0 });
         }
     }

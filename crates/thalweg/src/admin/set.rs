@@ -209,13 +209,15 @@ pub fn set(
         wish.check_process()?;
         return change(nodes, &ends(nodes, publisher, subscriber, chosen)?, &wish.changes);
     };
+    // All are known before anything is set.
+    let all = ends(nodes, publisher, Some(subscriber), chosen)?;
     let node = find(nodes, subscriber, Some(Direction::Subscriber))?;
     let (from, to, changes) = (publisher.to_owned(), subscriber.to_owned(), wish.proxy.clone());
     nodes.answer(node, &Request::Scale { publisher: from, subscriber: to, changes })?;
     if wish.changes.is_empty() {
         return get(nodes, publisher, Some(subscriber));
     }
-    change(nodes, &ends(nodes, publisher, Some(subscriber), chosen)?, &wish.changes)
+    change(nodes, &all, &wish.changes)
 }
 
 /// Both ends of a channel as they are; without a subscriber the process of the port.
