@@ -18,19 +18,21 @@ const TABLE_3_TIME: Duration = Duration::from_millis(40);
 
 fn row(measured: &Measured) -> String {
     let Measured { size: Size { nodes, subscribers, topics }, proxies, outcome, .. } = measured;
-    let Binding { used, overloaded, priced } = measured.links;
+    let Binding { used, overloaded, priced, charged } = measured.links;
     let percent = |count: usize| format!("{} %", 100 * count / used.max(1));
     let gap = outcome.gap().map_or_else(|| "-".to_owned(), |gap| format!("{:.2} %", 100.0 * gap));
     let (slowest, fit) = measured.admitting;
     let analysed = measured.analysing.map(|(took, bounded)| format!("{:.2} s, {bounded} bounded", took.as_secs_f64()));
     format!(
-        "| {nodes} × {subscribers} × {topics} | {proxies:?} | {:?} ({}) | {:.2} s | {gap} | {} | {used} | {} | {} | {fit} of {ADMITTED}, {:.1} ms | {} | {} |",
+        "| {nodes} × {subscribers} × {topics} | {proxies:?} | {:?} ({}) | {:.2} s | {gap} | {} | {used} | {} | {} | {} | {:.0} % | {fit} of {ADMITTED}, {:.1} ms | {} | {} |",
         outcome.status,
         outcome.solver,
         measured.placing.as_secs_f64(),
         measured.memory.map_or_else(|| "-".to_owned(), megabytes),
         percent(overloaded),
-        priced.map_or_else(|| "-".to_owned(), percent),
+        percent(priced),
+        charged.map_or_else(|| "-".to_owned(), percent),
+        100.0 * measured.dearer,
         slowest.as_secs_f64() * 1e3,
         analysed[0],
         analysed[1],
@@ -89,9 +91,9 @@ fn main() -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     println!(
-        "| nodes × subscribers × topics | proxies | answer | time | gap | memory | links used | overloaded by best places | with a price | one more subscriber | analysis alone | with links twice as fast |"
+        "| nodes × subscribers × topics | proxies | answer | time | gap | memory | links used | overloaded by best places | with a price | charged by the planner | dearer | one more subscriber | analysis alone | with links twice as fast |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     let mut all = Vec::new();
     for case in cases(&numbers) {
         let mut lines = apart(&case)?.into_iter();

@@ -5,7 +5,7 @@
 //! | [`meeting`] | the meeting of two measuring processes, and the terms that one sends the other |
 //! | [`link`] | the links themselves: blocking sockets, and a bare futex ring in shared memory |
 //! | [`latency`], [`throughput`], [`fanout`] | the measured loops, one function per role |
-//! | [`system`], [`planner`], [`targets`] | networks and topics of any size, the time to plan them, and its targets (`examples/placement.rs`, `growth.rs`) |
+//! | [`system`], [`prices`], [`planner`], [`targets`] | networks and topics of any size with links that bind, the time to plan them, and its targets (`examples/placement.rs`, `growth.rs`) |
 //! | [`payload`] | writing and checksumming a payload, the same for every engine |
 //!
 //! Every loop is as plain and as fast as it can be: one blocking system call per message and side, one buffer, no
@@ -21,6 +21,7 @@ pub mod link;
 pub mod meeting;
 pub mod payload;
 pub mod planner;
+pub mod prices;
 pub mod system;
 pub mod targets;
 pub mod throughput;

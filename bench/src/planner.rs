@@ -35,6 +35,8 @@ pub struct Measured {
     pub admitting: (Duration, usize),
     /// The links that bind.
     pub links: Binding,
+    /// The part by which their limits make every placement dearer than the best places, at least.
+    pub dearer: f64,
 }
 
 struct Clock {
@@ -67,21 +69,23 @@ pub fn target(size: Size) -> (f64, Duration) {
 
 /// Generates a system in which links bind, and plans it.
 pub fn measure(size: Size, proxies: Proxies, seed: u64) -> Measured {
-    let mut system = congested(size, Placement { proxies, ..as_in_the_paper() }, seed);
-    system.links.iter_mut().for_each(|link| link.scheduler = Scheduler::Strict);
-    let network = Network::new(&system);
+    let mut made = congested(size, Placement { proxies, ..as_in_the_paper() }, seed);
+    made.system.links.iter_mut().for_each(|link| link.scheduler = Scheduler::Strict);
+    let system = &made.system;
+    let network = Network::new(system);
     let (gap, time) = target(size);
     forget_memory();
     let mut clock = Clock { began: Instant::now(), shown: None };
     let effort = Effort { time, gap, ..Effort::default() };
-    let outcome = place(&system, &network, &effort, &mut clock);
+    let outcome = place(system, &network, &effort, &mut clock);
     let (placing, memory) = (clock.began.elapsed(), most_memory());
     let mut faster = system.clone();
     faster.links.iter_mut().for_each(|link| link.rate *= 2);
-    let analysing = [&system, &faster].map(|system| analysed(system, &network, &outcome));
-    let admitting = admitted(&system, &network, &outcome);
-    let links = binding(&system, &outcome);
-    Measured { size, proxies, outcome, placing, memory, analysing, admitting, links }
+    let analysing = [system, &faster].map(|system| analysed(system, &network, &outcome));
+    let admitting = admitted(system, &network, &outcome);
+    let links = binding(&made, &outcome);
+    let dearer = made.least / made.free.cost - 1.0;
+    Measured { size, proxies, outcome, placing, memory, analysing, admitting, links, dearer }
 }
 
 fn analysed(system: &System, network: &Network, outcome: &Outcome) -> (Duration, usize) {

@@ -79,12 +79,11 @@ pub fn of(measured: &Measured) -> Vec<Target> {
 }
 
 /// The links that bind, by either count: as parts of those that carry something.
-fn binding(Binding { used, overloaded, priced }: Binding) -> [(&'static str, Target); 2] {
-    [("links overloaded by best places", Some(overloaded)), ("links with a price", priced)].map(|(what, count)| {
-        let part = count.map(|count| count as f64 / used.max(1) as f64);
-        let found = part.map_or_else(|| "unknown".to_owned(), percent);
-        let kept = part.is_some_and(|part| part >= BINDING);
-        (what, Target { name: String::new(), limit: format!("≥ {}", percent(BINDING)), found, kept })
+fn binding(Binding { used, overloaded, priced, .. }: Binding) -> [(&'static str, Target); 2] {
+    [("links overloaded by best places", overloaded), ("links with a price", priced)].map(|(what, count)| {
+        let part = count as f64 / used.max(1) as f64;
+        let limit = format!("≥ {}", percent(BINDING));
+        (what, Target { name: String::new(), limit, found: percent(part), kept: part >= BINDING })
     })
 }
 
@@ -120,7 +119,8 @@ mod tests {
             memory: Some(MEMORY),
             analysing: Default::default(),
             admitting: (ADMISSION, 50),
-            links: Binding { used: 100, overloaded: 20, priced: Some(20) },
+            links: Binding { used: 100, overloaded: 20, priced: 20, charged: None },
+            dearer: 0.1,
         }
     }
 
@@ -137,8 +137,7 @@ mod tests {
         assert_eq!(missed(|_| ()), Vec::<String>::new());
         assert_eq!(missed(|m| m.links.overloaded = 19), ["links overloaded by best places"]);
         // Links that are full, but none of whose limits makes the answer dearer, do not bind.
-        assert_eq!(missed(|m| m.links.priced = Some(19)), ["links with a price"]);
-        assert_eq!(missed(|m| m.links.priced = None), ["links with a price"]);
+        assert_eq!(missed(|m| m.links.priced = 19), ["links with a price"]);
         assert_eq!(missed(|m| m.placing += Duration::from_millis(1)), ["placing"]);
         assert_eq!(missed(|m| m.outcome.bound = Some(94.9)), ["gap"]);
         assert_eq!(missed(|m| m.memory = Some(MEMORY + 1)), ["memory"]);
@@ -148,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_small_system_need_not_bind_and_a_missed_target_is_marked() {
-        let nothing = Binding { used: 10, overloaded: 0, priced: Some(0) };
+        let nothing = Binding { used: 10, ..Binding::default() };
         let small = Size { nodes: 50, subscribers: 250, topics: 12 };
         let change = |m: &mut Measured| {
             (m.size, m.links, m.placing, m.outcome.bound) = (small, nothing, Duration::from_secs(2), Some(99.0));
