@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     );
     row("all", &compared.held, |_| true);
     row("contended", &compared.held, |held| held.contended);
+    row("over a busy link", &compared.held, |held| held.busy);
     row("contended: threads, fifo, strict", &compared.held, |held| held.contended && !held.shares);
     row("contended: with a queue of htb or hfsc", &compared.held, |held| held.contended && held.shares);
     if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -2,11 +2,13 @@
 //! a planner for any of them. [`compare`] compares bounds with simulations of the worst patterns of release; [`contract`] and
 //! [`planner`] are bodies of fuzz targets, which take any bytes and panic when a promise is broken.
 
+mod busy;
 mod chains;
 #[allow(clippy::disallowed_methods)] // it runs for a time
 pub mod inputs;
 mod systems;
 
+pub use busy::busy;
 pub use chains::{Followed, follow};
 pub use systems::{Sketch, chained, extreme, gathering, owning, pacing, sketch};
 
@@ -37,6 +39,8 @@ pub struct Held {
     pub shares: bool,
     /// Something on its way also serves another stream, or background traffic. Without that the bound is a sum of declared times.
     pub contended: bool,
+    /// A link on its way is at least 60 % busy with what is declared.
+    pub busy: bool,
 }
 
 impl Held {
@@ -58,12 +62,12 @@ pub struct Compared {
 /// Most events of one simulation. Of 3000 systems 12 have more than 200,000.
 const EVENTS: u64 = 2_000_000;
 
-/// Compares the bounds of a seed's sketch with simulations of it, `tries` of them aimed at each pair.
+/// Compares the bounds of a seed's system ([`busy()`]) with simulations of it, `tries` of them aimed at each pair.
 ///
 /// # Errors
 /// The channel that exceeded its bound, or the queue that exceeded its room; or a simulation ended early, so that nothing is known.
 pub fn compare(seed: u64, tries: u64) -> Result<Compared, String> {
-    compare_spoilt(&sketch(seed), seed, tries, |_| ())
+    compare_spoilt(&busy(seed), seed, tries, |_| ())
 }
 
 /// Spoils what an analysis is given.
@@ -83,7 +87,7 @@ fn compare_spoilt(sketch: &Sketch, seed: u64, tries: u64, spoil: Spoil) -> Resul
         return Err(format!("seed {seed}: a simulation has more than {EVENTS} events"));
     }
     rooms(&analysis, &seen).map_err(|wrong| format!("seed {seed}, {wrong}"))?;
-    let mut compared = Compared::default();
+    let (mut compared, loads) = (Compared::default(), busy::loads(&stages));
     for (pair, (bound, seen)) in stages.pairs.iter().zip(analysis.pairs.iter().zip(&seen.pairs)) {
         let Ok(ns) = bound.ns else {
             compared.unbounded += 1;
@@ -93,7 +97,8 @@ fn compare_spoilt(sketch: &Sketch, seed: u64, tries: u64, spoil: Spoil) -> Resul
         if seen.max > 0 {
             let blocking = bound.terms.iter().filter(|term| term.blocks()).map(|term| term.ns).sum();
             let (shares, contended) = (shares(system, &stages, pair), contended(&stages, pair));
-            compared.held.push(Held { bound: ns, blocking, seen: seen.max, shares, contended });
+            let busy = is_busy(&stages, pair, &loads);
+            compared.held.push(Held { bound: ns, blocking, seen: seen.max, shares, contended, busy });
         }
     }
     Ok(compared)
@@ -153,6 +158,11 @@ fn shares(system: &System, stages: &Stages, pair: &Pair) -> bool {
         Step::Cross { queue, .. } => matches!(system.links[queue / 2].scheduler, Scheduler::Htb | Scheduler::Hfsc),
         Step::Compute { .. } => false,
     })
+}
+
+fn is_busy(stages: &Stages, pair: &Pair, loads: &[u128]) -> bool {
+    let busy = |queue: usize| loads[queue] >= busy::percent(busy::BUSY);
+    stages.path(pair).any(|stage| matches!(stages.stages[stage].step, Step::Cross { queue, .. } if busy(queue)))
 }
 
 /// Another stream, or background traffic, passes a resource of the pair.
@@ -338,7 +348,7 @@ mod tests {
 
     /// The simulation of a system shows the error, and nothing else is wrong with it.
     fn finds_out(seed: u64, tries: u64, spoil: Spoil) -> bool {
-        compare_spoilt(&sketch(seed), seed, tries, spoil).is_err() && compare(seed, tries).is_ok()
+        compare_spoilt(&busy(seed), seed, tries, spoil).is_err() && compare(seed, tries).is_ok()
     }
 
     fn first() -> u64 {

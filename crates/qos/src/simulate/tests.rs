@@ -32,6 +32,25 @@ fn bounds_hold_against_the_worst_patterns_and_are_near_them() {
     assert!(contended < 2.0, "bounds are loose: {contended}");
 }
 
+/// The systems bind: without contention, or with links that are nearly idle, a bound is a sum of declared times, and proves little. In a
+/// model of the generator 96 % of the pairs are contended and 38 % cross a busy link, in no 60 systems of 150 times 60 less than 26 %; of those
+/// by priorities 26 %, by shares 50 %.
+#[test]
+fn a_fifth_of_the_compared_pairs_is_contended_and_crosses_a_busy_link() {
+    let held = &compared().held;
+    // Some hundred pairs vary.
+    let least = if cfg!(debug_assertions) { 10 } else { 20 };
+    let parts: [(&str, usize, fn(&Held) -> bool); 3] =
+        [("all", 20, |_| true), ("priorities", least, |held| !held.shares), ("shares", least, |held| held.shares)];
+    for (name, least, is_part) in parts {
+        let part: Vec<&Held> = held.iter().filter(|held| is_part(held)).collect();
+        let percent = |of: fn(&Held) -> bool| 100 * part.iter().filter(|held| of(held)).count() / part.len().max(1);
+        let (contended, busy) = (percent(|held| held.contended), percent(|held| held.busy));
+        println!("{name}: {} pairs, {contended} % contended, {busy} % over a busy link", part.len());
+        assert!(contended >= least && busy >= least, "{name}: {contended} %, {busy} %, wanted {least} %");
+    }
+}
+
 /// Whoever forgets blocking breaks bounds: the comparison sees it, by every order of service that has any.
 #[test]
 fn bounds_without_blocking_would_not_hold() {
