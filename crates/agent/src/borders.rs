@@ -24,34 +24,39 @@ pub fn tunnels(plan: &Plan, host: &str) -> Result<Vec<Tunnel>, Unfit> {
             "the plan has {count} ends of tunnels at {host}: allowed are {MOST_TUNNELS}"
         )));
     }
-    let twice = own.iter().enumerate().find(|(at, one)| own[..*at].iter().any(|other| other.device == one.device));
+    let same = |one: &TunnelEnd, other: &TunnelEnd| {
+        let of_routes = !one.kind.has_device() && !other.kind.has_device();
+        one.device == other.device || of_routes && (one.id == other.id || one.local == other.local)
+    };
+    let twice = own.iter().enumerate().find(|(at, one)| own[..*at].iter().any(|other| same(one, other)));
     if let Some((_, one)) = twice {
         return Err(Unfit::Altered(format!(
-            "the plan has two tunnels of device {:?} at {host}: plan anew",
-            one.device
+            "the plan has two tunnels of device {:?}, id {} or address {} at {host}: allowed is each once",
+            one.device, one.id, one.local
         )));
     }
     own.into_iter().map(tunnel).collect()
 }
 
 fn tunnel(end: &TunnelEnd) -> Result<Tunnel, Unfit> {
-    let TunnelEnd { device, id, port, local, remote, mtu, inside, .. } = end.clone();
+    let TunnelEnd { kind, device, id, port, local, remote, mtu, inside, .. } = end.clone();
     let altered = |what: String, allowed: &str| {
         Err(Unfit::Altered(format!("the plan has {what} for tunnel {device:?}: allowed is {allowed}")))
     };
     let longest = |(address, _): (std::net::IpAddr, u8)| if address.is_ipv4() { 32 } else { 128 };
+    let misfit = kind.misfit([local, remote], inside.map(|(address, _)| address));
     match () {
         () if !is_device(&device) => altered(format!("device {device:?}"), DEVICE),
         () if !(1..=LARGEST_VNI).contains(&id) => altered(format!("id {id}"), "1 to 16777215"),
         () if port == 0 => altered("port 0".to_owned(), "1 to 65535"),
-        () if local == remote || local.is_ipv4() != remote.is_ipv4() => {
-            altered(format!("the ends {local} and {remote}"), "two addresses of one IP version")
-        }
         () if !SIZES.contains(&mtu) => altered(format!("mtu {mtu}"), "68 to 65535"),
         () if inside.is_some_and(|inside| !(1..=longest(inside)).contains(&inside.1)) => {
             altered("inside".to_owned(), "an address with the length of its network")
         }
-        () => Ok(Tunnel { device, id, port, local, remote, mtu, inside }),
+        () if misfit.is_some() => {
+            altered(format!("the ends {local} and {remote}, and what is inside,"), misfit.unwrap_or_default())
+        }
+        () => Ok(Tunnel { kind, device, id, port, local, remote, mtu, inside }),
     }
 }
 
@@ -92,10 +97,12 @@ fn boundary(border: &Border, admitted: &[Admitted], hook: Hook) -> Result<Bounda
 mod tests {
     use super::*;
     use qos::Class;
+    use qos::system::TunnelKind;
 
     fn plan() -> Plan {
         let end = |node: &str, local: &str, remote: &str| TunnelEnd {
             node: node.into(),
+            kind: TunnelKind::Vxlan,
             device: "vx".into(),
             id: 7,
             port: 4789,
@@ -138,7 +145,8 @@ mod tests {
     #[test]
     fn a_plan_that_was_changed_by_hand_is_checked() {
         type Change = fn(&mut Plan);
-        let changes: [(Change, &str); 7] = [
+        let changes: [(Change, &str); 8] = [
+            (|plan| plan.tunnels[0].kind = TunnelKind::Srv6, "two IPv6 addresses"),
             (|plan| plan.tunnels[0].device = "a b".into(), "device \"a b\""),
             (|plan| plan.tunnels[0].id = 1 << 24, "1 to 16777215"),
             (|plan| plan.tunnels[0].port = 0, "1 to 65535"),

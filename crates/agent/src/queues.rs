@@ -5,7 +5,7 @@ use linux::queueing::{
 };
 use qos::contract::{DEVICE, is_device};
 use qos::plan::{Channel, Link, OwnQueue, Plan, Setting};
-use qos::system::{MOST_AT_ONCE, NodeKind, encapsulation};
+use qos::system::{MOST_AT_ONCE, NodeKind};
 use std::fmt;
 
 /// Fewest packets that a queue holds: traffic that nobody declared waits there, too.
@@ -126,10 +126,10 @@ fn queue(plan: &Plan, link: &Link, device: &str, prio: bool, map: Option<Hook>) 
     })
 }
 
-/// Bytes that each packet by a device has more outside: none, if it is no tunnel's.
+/// Bytes that each packet by a device has more outside: none, if the device is no tunnel. Packets of SRv6 have all of it before they come there.
 fn outside(plan: &Plan, node: &str, device: &str) -> u32 {
     let end = plan.tunnels.iter().find(|one| one.node == node && one.device == device);
-    end.map_or(0, |end| encapsulation(end.remote) as u32)
+    end.filter(|end| end.kind.has_device()).map_or(0, |end| end.kind.added(end.remote) as u32)
 }
 
 /// The channels of the node `host` that have queues of their own before this device.
@@ -222,6 +222,7 @@ fn scheduler(link: &Link, prio: bool, leaves: Vec<Leaf>) -> Result<Scheduler, Un
 mod tests {
     use super::*;
     use qos::plan::Node;
+    use qos::system::TunnelKind;
 
     fn plan() -> Plan {
         let link = |from: &str, device: Option<&str>, scheduler: &str| Link {
@@ -258,6 +259,7 @@ mod tests {
     fn a_tunnel_s_queue_counts_what_its_packets_have_outside() {
         let end = |remote: &str| qos::plan::TunnelEnd {
             node: "a".into(),
+            kind: TunnelKind::Vxlan,
             device: "eth0".into(),
             id: 7,
             port: 4789,
@@ -271,6 +273,9 @@ mod tests {
         let mut far = end("10.0.0.1");
         far.node = "b".into();
         assert_eq!(with(vec![far]), 0);
+        let mut segment = end("fd00::1");
+        segment.kind = TunnelKind::Srv6;
+        assert_eq!(with(vec![segment]), 0, "its packets come to the queue with all of it");
     }
 
     #[test]

@@ -132,6 +132,11 @@ impl Socket {
         Ok(Self { fd, sequence: 0 })
     }
 
+    /// From now on the kernel lists only what has the values in a request's head; kernels before 4.20 list all.
+    pub(crate) fn select(&self) {
+        set(&self.fd, libc::NETLINK_GET_STRICT_CHK);
+    }
+
     /// Sends one request and returns all its answers.
     ///
     /// # Errors
@@ -174,13 +179,16 @@ impl Socket {
 }
 
 /// Asks for the kernel's words with its errors; older kernels have none.
-#[allow(unsafe_code)]
 fn extended_errors(fd: &OwnedFd) {
+    [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK].into_iter().for_each(|option| set(fd, option));
+}
+
+/// Sets an option where the kernel has it.
+#[allow(unsafe_code)]
+fn set(fd: &OwnedFd, option: i32) {
     let (on, size) = (1i32, size_of::<i32>() as libc::socklen_t);
-    for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
-        // SAFETY: the descriptor is borrowed for the call, and the value is an i32 of the stated size.
-        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_NETLINK, option, std::ptr::from_ref(&on).cast(), size) };
-    }
+    // SAFETY: the descriptor is borrowed for the call, and the value is an i32 of the stated size.
+    unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_NETLINK, option, std::ptr::from_ref(&on).cast(), size) };
 }
 
 const fn aligned(length: usize) -> usize {

@@ -1,15 +1,17 @@
-//! Ends of tunnels: VXLAN devices (RFC 7348, ip-link(8)) whose packets have on their outside the mark that they have inside, made, read
-//! back, and removed (V-41).
+//! Ends of tunnels whose packets have on their outside the mark that they have inside, made, read back, and removed (V-41): VXLAN devices
+//! (RFC 7348, ip-link(8)), and nexthops and segments of SRv6 (RFC 8754, ip-route(8)).
 //!
 //! Which ones were made stands in a journal before each change, as for queues ([`crate::queueing`]): a device of the same name that somebody
 //! else made is never touched. All of it concerns the network namespace of the calling thread.
 
 mod message;
+mod segments;
 
 use crate::netlink::{CREATE, Socket};
 use crate::queueing::{QueueError, Reason};
 use crate::{clock, namespace, owned};
 use message::{ADDRESS, DELETE, LINK, NEW};
+use qos::system::TunnelKind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -19,26 +21,32 @@ use std::path::{Path, PathBuf};
 /// An end of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// The name of its device.
+    /// Its encapsulation.
+    #[serde(default)]
+    pub kind: TunnelKind,
+    /// VXLAN: the name of its device. SRv6: the device by which its packets leave.
     pub device: String,
-    /// The number of its network (VNI), below 2^24.
+    /// VXLAN: the number of its network (VNI), below 2^24. SRv6: the number of the nexthop.
     pub id: u32,
-    /// The UDP port of its packets.
+    /// The UDP port of its packets (VXLAN).
     pub port: u16,
-    /// The address of this end.
+    /// The address of this end. SRv6: its segment, which is no address of a device.
     pub local: IpAddr,
-    /// The address of the other end, of the same version.
+    /// The address of the other end, of the same version. SRv6: its segment.
     pub remote: IpAddr,
     /// The largest packet in it, bytes.
     pub mtu: u32,
-    /// The address of the device, with the length of its network.
+    /// The address inside, with the length of its network.
     pub inside: Option<(IpAddr, u8)>,
 }
 
 impl Tunnel {
     /// The commands of `ip` that make it.
     pub fn commands(&self) -> Vec<String> {
-        let Self { device, id, port, local, remote, mtu, inside } = self;
+        if !self.kind.has_device() {
+            return segments::commands(self);
+        }
+        let Self { device, id, port, local, remote, mtu, inside, .. } = self;
         let link = format!(
             "ip link add dev {device} mtu {mtu} up type vxlan id {id} local {local} remote {remote} dstport {port} tos inherit nolearning"
         );
@@ -48,7 +56,19 @@ impl Tunnel {
 
     /// The command that takes it away.
     fn removal(&self) -> String {
-        format!("ip link delete dev {}", self.device)
+        match self.kind {
+            TunnelKind::Vxlan => format!("ip link delete dev {}", self.device),
+            TunnelKind::Srv6 => format!("ip nexthop delete id {}", self.id),
+        }
+    }
+
+    /// `true` if making it leaves the other one, or changes it: it need not be taken away.
+    fn continues(&self, other: &Self) -> bool {
+        match self.kind.has_device() && other.kind.has_device() {
+            true => self.device == other.device,
+            // Routes know neither.
+            false => *other == Self { mtu: other.mtu, port: other.port, ..self.clone() },
+        }
     }
 
     /// `true` if this is the device, whatever else was changed on it.
@@ -99,10 +119,11 @@ pub fn make(directory: &Path, wanted: &[Tunnel]) -> Result<Made, QueueError> {
         // Until it is kept, the journal names what was and what will be there.
         made.journal.save(&[&made.before[..], &made.wanted].concat())?;
     }
-    // The kernel has each number once: a tunnel under a new name takes that of the old one.
+    // The kernel has each number once: a tunnel under a new name takes that of the old one. Routes have no queues that would go first.
     let is_freed = |one: &&Tunnel| {
-        let is_named = made.wanted.iter().any(|other| other.device == one.device);
-        !is_named && made.wanted.iter().any(|other| (other.id, other.port) == (one.id, one.port))
+        let takes = |other: &Tunnel| other.kind.has_device() && (other.id, other.port) == (one.id, one.port);
+        !made.wanted.iter().any(|other| other.continues(one))
+            && (!one.kind.has_device() || made.wanted.iter().any(takes))
     };
     let freed: Vec<Tunnel> = made.before.iter().filter(is_freed).cloned().collect();
     for tunnel in freed {
@@ -127,7 +148,8 @@ impl Made {
     /// The refused step.
     pub fn keep(mut self) -> Result<Vec<String>, QueueError> {
         self.kept = true;
-        let gone = self.before.iter().filter(|one| !self.wanted.iter().any(|wanted| wanted.device == one.device));
+        let is_gone = |one: &&Tunnel| one.kind.has_device() && !self.wanted.iter().any(|wanted| wanted.continues(one));
+        let gone = self.before.iter().filter(is_gone);
         for tunnel in gone {
             if remove(tunnel)? {
                 self.changes.push(tunnel.removal());
@@ -195,6 +217,9 @@ pub fn restore(directory: &Path) -> Result<Vec<Removed>, QueueError> {
 
 /// Checks that no device of somebody else has its name.
 fn check(socket: &mut Socket, wanted: &Tunnel, ours: &[Tunnel]) -> Result<(), QueueError> {
+    if !wanted.kind.has_device() {
+        return segments::check(socket, wanted, ours);
+    }
     let is_ours = |found: &Found| ours.iter().any(|one| one.device == wanted.device && one.is(found));
     match look(socket, &wanted.device)? {
         Look::Tunnel(found) if is_ours(&found) => Ok(()),
@@ -209,6 +234,9 @@ fn check(socket: &mut Socket, wanted: &Tunnel, ours: &[Tunnel]) -> Result<(), Qu
 
 /// Makes a tunnel where it is not there as wanted; one that differs is made anew.
 fn ensure(socket: &mut Socket, wanted: &Tunnel) -> Result<Vec<String>, QueueError> {
+    if !wanted.kind.has_device() {
+        return segments::ensure(socket, wanted);
+    }
     let mut changes = Vec::new();
     if let Look::Tunnel(found) = look(socket, &wanted.device)? {
         if is_as_wanted(socket, &found, wanted)? {
@@ -256,6 +284,9 @@ fn create(socket: &mut Socket, wanted: &Tunnel) -> Result<(), QueueError> {
 /// Takes a tunnel away; `false` if it is not there.
 fn remove(tunnel: &Tunnel) -> Result<bool, QueueError> {
     let mut socket = Socket::open()?;
+    if !tunnel.kind.has_device() {
+        return segments::remove(&mut socket, tunnel);
+    }
     match look(&mut socket, &tunnel.device)? {
         Look::Tunnel(found) if tunnel.is(&found) => delete(&mut socket, &tunnel.device, found.index).map(|()| true),
         _ => Ok(false),

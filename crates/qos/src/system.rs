@@ -123,28 +123,77 @@ pub struct Link {
     pub down: bool,
 }
 
-/// A tunnel through other networks (VXLAN, RFC 7348), of which each end is a network device.
+/// A tunnel through other networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// The number of its network (VNI), 1 to 16777215.
+    /// Its encapsulation.
+    pub kind: TunnelKind,
+    /// Its number, 1 to 16777215.
     pub id: u32,
-    /// The UDP port of its packets.
+    /// The UDP port of its packets (VXLAN).
     pub port: u16,
     /// The address of each end, in the order of the link's `between`. Both are of one version.
     pub ends: [IpAddr; 2],
-    /// The address of the device at each end, with the length of its network.
+    /// The address inside at each end, with the length of its network.
     pub inside: [Option<(IpAddr, u8)>; 2],
 }
 
-/// The largest number of a VXLAN network.
+/// The encapsulation of a tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TunnelKind {
+    /// VXLAN (RFC 7348): each end is a network device, `id` its network (VNI), and its packets go to a UDP port.
+    #[default]
+    Vxlan,
+    /// SRv6 (RFC 8754): each end is a segment (End.DT6, RFC 8986 §4.6), and `id` the nexthop that leads to the other.
+    Srv6,
+}
+
+impl TunnelKind {
+    /// All, with their words in contracts.
+    pub const ALL: [(&str, Self); 2] = [("vxlan", Self::Vxlan), ("srv6", Self::Srv6)];
+
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vxlan => "vxlan",
+            Self::Srv6 => "srv6",
+        }
+    }
+
+    /// `true` if an end is a device of its own, whose queues see packets as they are inside.
+    pub const fn has_device(self) -> bool {
+        matches!(self, Self::Vxlan)
+    }
+
+    /// Bytes that it adds to a packet to this address: VXLAN the inner Ethernet header (14), VXLAN (8), UDP (8), and IPv4 (20) or IPv6 (40);
+    /// SRv6 IPv6 (40) and a routing header of one segment (24).
+    pub const fn added(self, remote: IpAddr) -> u64 {
+        match self {
+            Self::Vxlan if remote.is_ipv4() => 50,
+            Self::Vxlan => 70,
+            Self::Srv6 => 64,
+        }
+    }
+
+    /// The allowed addresses of both ends and inside, if these are not.
+    pub fn misfit(self, ends: [IpAddr; 2], inside: Option<IpAddr>) -> Option<&'static str> {
+        let [one, other] = ends;
+        match self {
+            _ if one == other || one.is_ipv4() != other.is_ipv4() => Some("two addresses of one IP version"),
+            Self::Srv6 if one.is_ipv4() => Some("two IPv6 addresses: segments of SRv6 are"),
+            Self::Srv6 if inside.is_some_and(|inside| inside.is_ipv4()) => {
+                Some("IPv6: the kernel gives an IPv4 packet in SRv6 the class 0 outside")
+            }
+            Self::Vxlan | Self::Srv6 => None,
+        }
+    }
+}
+
+/// The largest number of a tunnel: that of a VXLAN network has 24 bits.
 pub const LARGEST_VNI: u32 = (1 << 24) - 1;
 /// The UDP port of VXLAN (IANA).
 pub const VXLAN_PORT: u16 = 4789;
-
-/// Bytes that a tunnel to this address adds to a packet: the inner Ethernet header (14), VXLAN (8), UDP (8), and IPv4 (20) or IPv6 (40).
-pub fn encapsulation(remote: IpAddr) -> u64 {
-    if remote.is_ipv4() { 50 } else { 70 }
-}
 
 /// A stream of samples.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -218,7 +218,8 @@ pub(super) fn settings(plan: &Plan) -> String {
 fn tunnels(plan: &Plan) -> String {
     let headers = [("host", '<'), ("device", '<'), ("tunnel", '<'), ("inside", '<'), ("mtu", '>')];
     let row = |end: &qos::plan::TunnelEnd| {
-        let way = format!("vxlan {} from {} to {} port {}", end.id, end.local, end.remote, end.port);
+        let port = if !end.kind.has_device() { "" } else { &format!(" port {}", end.port) };
+        let way = format!("{} {} from {} to {}{port}", end.kind.name(), end.id, end.local, end.remote);
         let inside = end.inside.map_or("-".to_owned(), |(address, length)| format!("{address}/{length}"));
         vec![end.node.clone(), end.device.clone(), way, inside, end.mtu.to_string()]
     };

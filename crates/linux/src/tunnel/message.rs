@@ -2,6 +2,7 @@
 
 use super::{Found, Tunnel};
 use crate::netlink::{attribute, put, text, u16_at, u32_at};
+use qos::system::TunnelKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Messages about links begin here (`RTM_NEWLINK`), those about addresses there (`RTM_NEWADDR`); then come delete and get.
@@ -80,6 +81,7 @@ pub(super) fn read(body: &[u8]) -> Option<Found> {
         kinds.iter().find_map(|kind| attribute(data, *kind)).map_or(Some(Ipv4Addr::UNSPECIFIED.into()), address_of)
     };
     let tunnel = Tunnel {
+        kind: TunnelKind::Vxlan,
         device: attribute(rest, NAME).map(text)?,
         id: attribute(data, ID).and_then(|value| u32_at(value, 0))?,
         port: attribute(data, PORT).and_then(|value| u16_at(value, 0)).map(u16::from_be)?,
@@ -121,7 +123,13 @@ pub(super) fn read_address(body: &[u8]) -> Option<(u32, IpAddr, u8)> {
     Some((u32_at(body, 4)?, found, *body.get(1)?))
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+/// The number of a device of any kind, and its MTU.
+pub(super) fn device(body: &[u8]) -> Option<(u32, u32)> {
+    let mtu = attribute(body.get(16..)?, MTU).and_then(|value| u32_at(value, 0))?;
+    Some((u32_at(body, 4)?, mtu))
+}
+
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),
@@ -145,6 +153,7 @@ mod tests {
     fn a_tunnel_is_read_as_it_is_asked_for() {
         for (local, remote) in [("10.97.1.1", "10.97.1.2"), ("fd00::1", "fd00::2")] {
             let tunnel = Tunnel {
+                kind: TunnelKind::Vxlan,
                 device: "vx".into(),
                 id: 0x00ab_cdef,
                 port: 4789,
@@ -164,7 +173,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (read(&bytes), read_address(&bytes));
+            let _ = (read(&bytes), read_address(&bytes), device(&bytes));
         }
     }
 }

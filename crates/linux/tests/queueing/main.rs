@@ -9,6 +9,7 @@ mod leaves;
 mod packets;
 mod reading;
 mod restoring;
+mod segments;
 mod super_packets;
 mod tunnels;
 mod waiting;

@@ -4,31 +4,32 @@ use crate::packets::{marked, receiver, tell_tos, tos_of_next};
 use crate::restoring::{Journals, shares, wanted};
 use crate::world::{Host, pair};
 use qos::Class;
-use qos::system::encapsulation;
+use qos::system::TunnelKind;
 use std::net::{IpAddr, SocketAddr};
 use thalweg_linux::queueing::{Reason, Wanted, install, read, restore};
 use thalweg_linux::tunnel::{self, Made, Tunnel};
 
 /// TOS octets of EF and of AF42.
-const MARKS: [(u8, Class); 2] = [(46 << 2, Class::Critical), (36 << 2, Class::High)];
-const BYTES: usize = 100;
+pub const MARKS: [(u8, Class); 2] = [(46 << 2, Class::Critical), (36 << 2, Class::High)];
+pub const BYTES: usize = 100;
 
 fn end(local: &str, remote: &str, inside: &str) -> Tunnel {
     let remote: IpAddr = remote.parse().unwrap();
     let (address, length) = inside.split_once('/').unwrap();
     Tunnel {
+        kind: TunnelKind::Vxlan,
         device: "vx".to_owned(),
         id: 7,
         port: 4789,
         local: local.parse().unwrap(),
         remote,
-        mtu: 1500 - encapsulation(remote) as u32,
+        mtu: 1500 - TunnelKind::Vxlan.added(remote) as u32,
         inside: Some((address.parse().unwrap(), length.parse().unwrap())),
     }
 }
 
 /// The tunnels, unless this kernel has none: that is printed.
-fn made(test: &str, host: &Host, journals: &Journals, wanted: &[Tunnel]) -> Option<Made> {
+pub fn made(test: &str, host: &Host, journals: &Journals, wanted: &[Tunnel]) -> Option<Made> {
     match host.inside(|| tunnel::make(&journals.0, wanted)) {
         Ok(made) => Some(made),
         Err(error) if matches!(error.reason, Reason::MissingFeature) => {
@@ -40,7 +41,7 @@ fn made(test: &str, host: &Host, journals: &Journals, wanted: &[Tunnel]) -> Opti
 }
 
 /// Packets and bytes that a class of a device's queues has sent.
-fn sent(host: &Host, device: &str, class: Class) -> (u64, u64) {
+pub fn sent(host: &Host, device: &str, class: Class) -> (u64, u64) {
     let carried = host.inside(|| read(device).unwrap().carried());
     let found = carried.into_iter().find(|one| one.class == Some(class)).unwrap();
     (found.counters.packets, found.counters.bytes)
@@ -54,7 +55,7 @@ fn packets_have_their_mark_outside_and_queues_count_what_is_added() {
             let Some([a, b]) = pair(test) else { return };
             let [here, there] = ["mark-here", "mark-there"].map(Journals::new);
             let one = end(local, remote, own);
-            let added = encapsulation(one.remote) as u32;
+            let added = one.kind.added(one.remote) as u32;
             let Some(first) = made(test, &a, &here, std::slice::from_ref(&one)) else { return };
             a.inside(|| first.keep().unwrap());
             let other = made(test, &b, &there, &[end(remote, local, far)]).unwrap();

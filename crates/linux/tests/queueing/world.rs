@@ -123,7 +123,7 @@ pub fn bridged(test: &str) -> Option<[Host; 3]> {
 }
 
 /// Addresses .1 and .2 for two hosts, who know each other's hardware, so that no packet waits for a question.
-fn subnet(one: &Host, device: &str, two: &Host, other: &str, v4: &str, v6: &str) {
+pub fn subnet(one: &Host, device: &str, two: &Host, other: &str, v4: &str, v6: &str) {
     address(one, device, &format!("{v4}.1/24"), &format!("{v6}:1/64"));
     address(two, other, &format!("{v4}.2/24"), &format!("{v6}:2/64"));
     neighbour(one, device, two, other, &format!("{v4}.2"), &format!("{v6}:2"));

@@ -5,7 +5,7 @@
 use super::file::{self, Ends, place};
 use super::value::{self, Entry, Wrong, needed};
 use super::{DEVICE, is_device, value::wrong};
-use crate::system::{LARGEST_VNI, Link, Node, Tunnel, VXLAN_PORT, encapsulation};
+use crate::system::{LARGEST_VNI, Link, Node, Tunnel, TunnelKind, VXLAN_PORT};
 use std::net::IpAddr;
 use std::ops::Range;
 use toml::Spanned;
@@ -18,15 +18,17 @@ const USUAL: u64 = 1500;
 /// The own end of a tunnel to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelEnd {
-    /// The number of its network (VNI).
+    /// Its encapsulation.
+    pub kind: TunnelKind,
+    /// Its number.
     pub id: u32,
-    /// The UDP port of its packets.
+    /// The UDP port of its packets (VXLAN).
     pub port: u16,
     /// The own address.
     pub local: IpAddr,
     /// The neighbour's.
     pub remote: IpAddr,
-    /// The address of the device, with the length of its network.
+    /// The address inside, with the length of its network.
     pub inside: Option<(IpAddr, u8)>,
     /// The largest packet in it, bytes.
     pub mtu: u64,
@@ -37,19 +39,21 @@ pub(super) fn of_link(entry: &file::Link, between: [usize; 2], nodes: &[Node]) -
     let Some(table) = &entry.tunnel else { return Ok(None) };
     let (given, at) = (table.get_ref(), &table.span());
     let names = between.map(|end| nodes[end].name.as_str());
-    let (id, port) = network(&given.kind, &given.id, &given.port, at)?;
+    let (kind, id, port) = network(&given.kind, &given.id, &given.port, at)?;
     let such_as = format!("{{ {} = \"10.97.1.1\", {} = \"10.97.1.2\" }}", names[0], names[1]);
     let [Some(one), Some(other)] = by_end("ends", &given.ends, names, value::address)? else {
         return needed(None, at, "ends", &such_as);
     };
-    apart(one, other, at)?;
     let inside = by_end("inside", &given.inside, names, value::network)?;
-    Ok(Some(Tunnel { id, port, ends: [one, other], inside }))
+    for inside in inside {
+        fitting(kind, [one, other], inside, at)?;
+    }
+    Ok(Some(Tunnel { kind, id, port, ends: [one, other], inside }))
 }
 
 /// A link's largest payload and its overhead, as stated or usual, with what its tunnel adds.
 pub(super) fn sizes(entry: &file::Link, at: &Range<usize>, tunnel: Option<&Tunnel>) -> Result<(u64, u64), Wrong> {
-    let added = tunnel.map_or(0, |tunnel| encapsulation(tunnel.ends[1]));
+    let added = tunnel.map_or(0, |tunnel| tunnel.kind.added(tunnel.ends[1]));
     let overhead = value::bytes("overhead", &entry.overhead, 0..=65_536)?.unwrap_or(66);
     Ok((payload(&entry.mtu, at, added)?, overhead + added))
 }
@@ -77,34 +81,37 @@ pub(super) fn of_neighbour(
         (found, _) => found,
     };
     let Some(table) = &entry.tunnel else { return Ok((device, None)) };
-    let device = needed(device, at, "device", "\"vx0\", the device that the tunnel is")?;
+    let device = needed(device, at, "device", "\"vx0\", the device that the tunnel is, or by which its packets leave")?;
     Ok((Some(device), Some(end(table)?)))
 }
 
 fn end(table: &Spanned<file::TunnelEnd>) -> Result<TunnelEnd, Wrong> {
     let (given, at) = (table.get_ref(), &table.span());
-    let (id, port) = network(&given.kind, &given.id, &given.port, at)?;
+    let (kind, id, port) = network(&given.kind, &given.id, &given.port, at)?;
     let local = needed(value::address("local", &given.local)?, at, "local", "\"10.97.1.2\"")?;
     let remote = needed(value::address("remote", &given.remote)?, at, "remote", "\"10.97.1.1\"")?;
-    apart(local, remote, at)?;
     let inside = value::network("inside", &given.inside)?;
-    let mtu = payload(&given.mtu, at, encapsulation(remote))?;
-    Ok(TunnelEnd { id, port, local, remote, inside, mtu })
+    fitting(kind, [local, remote], inside, at)?;
+    let mtu = payload(&given.mtu, at, kind.added(remote))?;
+    Ok(TunnelEnd { kind, id, port, local, remote, inside, mtu })
 }
 
-/// The number of the network, and the port.
-fn network(kind: &Entry, id: &Entry, port: &Entry, at: &Range<usize>) -> Result<(u32, u16), Wrong> {
-    needed(value::choice("kind", kind, &[("vxlan", ())])?, at, "kind", "\"vxlan\"")?;
+/// The encapsulation, the number, and the port.
+fn network(kind: &Entry, id: &Entry, port: &Entry, at: &Range<usize>) -> Result<(TunnelKind, u32, u16), Wrong> {
+    let kind = value::choice("kind", kind, &TunnelKind::ALL)?.unwrap_or_default();
     let id = needed(value::whole("id", id, 1..=LARGEST_VNI.into())?, at, "id", "7")?;
-    let port = value::whole("port", port, 1..=65_535)?.map_or(VXLAN_PORT, |port| port as u16);
-    Ok((id as u32, port))
+    let stated = value::whole("port", port, 1..=65_535)?;
+    if stated.is_some() && kind != TunnelKind::Vxlan {
+        let said = format!("port: only with kind = \"vxlan\": packets of {:?} have none", kind.name());
+        return Err((place(port, at), said));
+    }
+    Ok((kind, id as u32, stated.map_or(VXLAN_PORT, |port| port as u16)))
 }
 
-fn apart(one: IpAddr, other: IpAddr, at: &Range<usize>) -> Result<(), Wrong> {
-    if one != other && one.is_ipv4() == other.is_ipv4() {
-        return Ok(());
-    }
-    Err((at.clone(), format!("the tunnel's ends are {one} and {other}: allowed are two addresses of one IP version")))
+fn fitting(kind: TunnelKind, ends: [IpAddr; 2], inside: Option<(IpAddr, u8)>, at: &Range<usize>) -> Result<(), Wrong> {
+    let Some(allowed) = kind.misfit(ends, inside.map(|(address, _)| address)) else { return Ok(()) };
+    let within = inside.map_or(String::new(), |(address, length)| format!(", with {address}/{length} inside"));
+    Err((at.clone(), format!("the tunnel's ends are {} and {}{within}: allowed are {allowed}", ends[0], ends[1])))
 }
 
 /// What is stated for the ends of a link, by the nodes' names.
@@ -153,6 +160,7 @@ pub(super) fn once(
 #[cfg(test)]
 mod tests {
     use crate::contract::{Contract, ContractError};
+    use crate::system::TunnelKind;
 
     const CONTRACT: &str = r#"
 [[node]]
@@ -193,7 +201,10 @@ tunnel = { kind = "vxlan", id = 7, local = "fd00::2", remote = "fd00::1", mtu = 
         assert_eq!((tunnel.id, tunnel.port), (7, 4789));
         assert_eq!(tunnel.inside, [Some(("10.98.0.1".parse().unwrap(), 30)), None]);
         let end = contract.neighbours[1].tunnel.as_ref().unwrap();
-        assert_eq!((end.mtu, end.remote), (8930, "fd00::1".parse().unwrap()));
+        assert_eq!((end.kind, end.mtu, end.remote), (TunnelKind::Vxlan, 8930, "fd00::1".parse().unwrap()));
+        let segments = CONTRACT.replace("kind = \"vxlan\", id = 7, local", "kind = \"srv6\", id = 7, local");
+        let segments = Contract::read(&segments).unwrap().neighbours[1].tunnel.clone().unwrap();
+        assert_eq!((segments.kind, segments.mtu), (TunnelKind::Srv6, 8936));
         assert_eq!(contract.system.nodes[0].address, Some("10.97.1.1".parse().unwrap()));
         let plain = CONTRACT.lines().filter(|line| !line.starts_with("tunnel")).collect::<Vec<_>>().join("\n");
         let plain = Contract::read(&plain).unwrap();
@@ -203,7 +214,10 @@ tunnel = { kind = "vxlan", id = 7, local = "fd00::2", remote = "fd00::1", mtu = 
     #[test]
     fn what_is_no_tunnel_is_refused_at_its_line() {
         for (from, to, line, words) in [
-            ("\"vxlan\"", "\"gre\"", 11, "allowed is vxlan"),
+            ("\"vxlan\"", "\"gre\"", 11, "allowed is vxlan, srv6"),
+            ("\"vxlan\"", "\"srv6\"", 11, "two IPv6 addresses"),
+            ("\"vxlan\", id = 7, local", "\"srv6\", id = 7, port = 4789, local", 22, "only with kind = \"vxlan\""),
+            ("\"vxlan\", id = 7, local", "\"srv6\", id = 7, inside = \"10.98.0.2/30\", local", 22, "class 0 outside"),
             ("id = 7", "id = 16777216", 11, "16777215"),
             (", wb = \"10.97.1.2\"", "", 11, "ends is missing"),
             ("wb = \"10.97.1.2\"", "wb = \"10.97.1.1\"", 11, "two addresses of one IP version"),

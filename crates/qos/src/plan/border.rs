@@ -3,19 +3,23 @@
 use crate::Class;
 #[cfg(feature = "placement")]
 use crate::contract::{Contract, pipe::Neighbour};
+use crate::system::TunnelKind;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// An end of a tunnel (VXLAN, with the mark of each packet on its outside): a device that the node's agent makes.
+/// An end of a tunnel whose packets have their mark on the outside, too: the node's agent makes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelEnd {
     /// The node.
     pub node: String,
-    /// The device.
+    /// Its encapsulation.
+    #[serde(default)]
+    pub kind: TunnelKind,
+    /// The device that it is, or by which its packets leave ([`TunnelKind::has_device`]).
     pub device: String,
-    /// The number of its network (VNI).
+    /// Its number.
     pub id: u32,
-    /// The UDP port of its packets.
+    /// The UDP port of its packets (VXLAN).
     pub port: u16,
     /// The address of this end.
     pub local: IpAddr,
@@ -23,7 +27,7 @@ pub struct TunnelEnd {
     pub remote: IpAddr,
     /// The largest packet in it, bytes.
     pub mtu: u32,
-    /// The device's own address, and the length of its network.
+    /// The own address inside, and the length of its network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<(IpAddr, u8)>,
 }
@@ -65,6 +69,7 @@ pub(super) fn tunnels(contract: &Contract) -> Vec<TunnelEnd> {
             let end = |at: usize| {
                 Some(TunnelEnd {
                     node: nodes[link.between[at]].name.clone(),
+                    kind: tunnel.kind,
                     device: link.devices[at].clone()?,
                     id: tunnel.id,
                     port: tunnel.port,
@@ -82,6 +87,7 @@ pub(super) fn tunnels(contract: &Contract) -> Vec<TunnelEnd> {
         let end = neighbour.tunnel.as_ref()?;
         Some(TunnelEnd {
             node: nodes[neighbour.via].name.clone(),
+            kind: end.kind,
             device: neighbour.device.clone()?,
             id: end.id,
             port: end.port,

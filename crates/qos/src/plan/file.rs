@@ -244,7 +244,13 @@ fn tunnels(plan: &Plan) -> Parts {
     let values = |one: &TunnelEnd| {
         let inside = one.inside.map_or("none".to_owned(), |(address, length)| format!("{address}/{length}"));
         let way = format!("{} to {}, port {}", one.local, one.remote, one.port);
-        vec![("id", one.id.to_string()), ("way", way), ("mtu", one.mtu.to_string()), ("inside", inside)]
+        vec![
+            ("kind", one.kind.name().to_owned()),
+            ("id", one.id.to_string()),
+            ("way", way),
+            ("mtu", one.mtu.to_string()),
+            ("inside", inside),
+        ]
     };
     plan.tunnels.iter().map(|one| (name(one), values(one))).collect()
 }
@@ -286,6 +292,7 @@ mod tests {
     use super::super::{Model, Term};
     use super::*;
     use crate::Class;
+    use crate::system::TunnelKind;
 
     #[test]
     fn a_plan_is_read_as_it_was_written() {
@@ -319,6 +326,7 @@ mod tests {
         let address = |text: &str| text.parse().unwrap();
         let tunnel = TunnelEnd {
             node: "rw".into(),
+            kind: TunnelKind::Srv6,
             device: "vx".into(),
             id: 7,
             port: 4789,
