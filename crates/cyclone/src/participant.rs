@@ -69,13 +69,23 @@ impl Place {
             }
             text += "</Peers>";
         }
-        let _ = write!(text, "</Discovery><Internal><MaxSampleSize>{} B</MaxSampleSize>", self.max_message);
+        text += "</Discovery>";
+        // Cyclone drops endpoints whose type information it takes for malformed. That of Fast DDS 2 always is: version 1 of CDR, behind an
+        // encapsulation header, instead of version 2 (DDS-XTypes 1.3 §7.3.4.5). Topics of bytes have no use for any.
+        let ignored = vendors();
+        let _ = write!(text, "<Compatibility><IgnoreTypeInformation>{ignored}</IgnoreTypeInformation></Compatibility>");
+        let _ = write!(text, "<Internal><MaxSampleSize>{} B</MaxSampleSize>", self.max_message);
         if let Some(bytes) = self.send_buffer {
             let _ = write!(text, "<SocketSendBufferSize min=\"default\" max=\"{bytes} B\"/>");
         }
         text += "</Internal></Domain></CycloneDDS>";
         text
     }
+}
+
+/// All vendors of DDS that Cyclone's configuration can name.
+fn vendors() -> String {
+    (1..=32).map(|number| format!("1.{number}")).collect::<Vec<_>>().join(",")
 }
 
 /// A participant. It leaves when it and its ends are dropped.
@@ -181,9 +191,14 @@ mod tests {
         };
         let text = place.text();
         assert!(text.starts_with("file:///etc/cyclone.xml,<CycloneDDS>"), "{text}");
-        for part in
-            ["<ExternalDomainId>7<", "<AllowMulticast>false<", "address=\"127.0.0.1\"", ">4096 B<", "max=\"100001 B\""]
-        {
+        for part in [
+            "<ExternalDomainId>7<",
+            "<AllowMulticast>false<",
+            "address=\"127.0.0.1\"",
+            ">4096 B<",
+            "max=\"100001 B\"",
+            ",1.15,",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(!Place::default().text().contains("Peers") && !Place::default().text().contains("SendBuffer"));
