@@ -1,10 +1,11 @@
 //! DDS: the suite that every engine passes, bridges, and in modules classes with their marks, bad input, programs of others
-//! and services of ROS 2.
+//! (Cyclone DDS, Fast DDS) and services of ROS 2.
 //!
 //! All of it is on loopback, without multicast, in a domain of this process.
 
 mod capture;
 mod classes;
+mod fastdds;
 mod hostile;
 mod peers;
 mod services;

@@ -33,12 +33,16 @@ impl Peer {
         let mut command = Command::new(&python);
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds_peer.py");
         command.args([script, what, &domain.to_string(), topic, &COUNT.to_string()]);
+        Some(Self::spawn(command))
+    }
+
+    pub(super) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Some(Self(command.spawn().unwrap_or_else(|error| panic!("{python}: {error}"))))
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
     /// The lines that it prints until its end.
-    pub(super) fn lines(&mut self) -> impl Iterator<Item = String> {
+    pub(super) fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
         BufReader::new(self.0.stdout.take().unwrap()).lines().map(std::result::Result::unwrap)
     }
 
@@ -49,6 +53,13 @@ impl Peer {
             stdout.read_to_string(&mut said).unwrap();
         }
         assert!(self.0.wait().unwrap().success(), "{said}");
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // of a test that failed: it ends by itself otherwise
+        let _ = self.0.wait();
     }
 }
 
