@@ -8,6 +8,7 @@ pub mod blocking;
 pub mod contract;
 pub mod expression;
 pub mod gathering;
+mod nearest;
 pub mod network;
 #[cfg(feature = "placement")]
 pub mod placement;
@@ -22,6 +23,7 @@ pub mod testing;
 pub mod verification;
 
 pub use expression::Filter;
+pub use nearest::{distance, nearest};
 pub use policy::{
     Contradiction, DestinationOrder, Durability, Liveliness, LivelinessKind, Mismatch, Ownership, Place, PlaceError,
     PolicyError, PolicyName, PullBuffer, QUEUE_BYTES, Qos, Queue, Reliability, ResourceLimit, ResourceLimits,

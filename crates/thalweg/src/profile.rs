@@ -179,7 +179,9 @@ fn entry(table: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Entry, (us
             }
             _ => {
                 let policies = Qos::names().collect::<Vec<_>>().join(", ");
-                return Err((at, format!("{key} = {text:?}: allowed keys are {KEYS} {policies}")));
+                let nearest = qos::nearest(key, Qos::names());
+                let nearest = nearest.map_or(String::new(), |name| format!("the nearest is {name}, and "));
+                return Err((at, format!("{key} = {text:?}: {nearest}allowed keys are {KEYS} {policies}")));
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::values::{NONE, list, time};
 use super::{Place, PolicyError, PullBuffer, Qos, Queue, Scale};
 use crate::expression::Filter;
+use crate::nearest;
 use crate::priority::PriorityError;
 use crate::quantity::{parse_bytes, parse_duration, parse_rate};
 use std::str::FromStr;
@@ -149,8 +150,16 @@ impl Qos {
     /// A name or value that does not exist, with the allowed ones.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), PolicyError> {
         let row = ROWS.iter().find(|row| row.name == name);
-        let names = || Self::names().collect::<Vec<_>>().join(", ");
-        (row.ok_or_else(|| wrong(name, names()))?.read)(self, value.trim())
+        (row.ok_or_else(|| wrong(name, Self::allowed_for(name)))?.read)(self, value.trim())
+    }
+
+    /// All names, after the one that was probably meant.
+    fn allowed_for(written: &str) -> String {
+        let all = Self::names().collect::<Vec<_>>().join(", ");
+        match nearest(written, Self::names()) {
+            Some(nearest) => format!("{nearest}, if that was meant, or another of {all}"),
+            None => all,
+        }
     }
 
     /// The policies that differ from their defaults, by name, in the order of [`Qos::names`].
@@ -365,7 +374,8 @@ mod tests {
             ("picture", "320", "320x240"),
             ("place", "moon", "relay:NAME"),
             ("fallback", "luck", "latency-budget"),
-            ("colour", "red", "destination-order"),
+            ("colour", "red", ": allowed is reliability, queue, "),
+            ("dead-line", "1s", ": allowed is deadline, if that was meant, or another of reliability, queue, "),
         ] {
             let said = Qos::default().set(name, value).unwrap_err().to_string();
             assert!(said.contains(says), "{said}");
