@@ -7,7 +7,7 @@ use crate::output::table;
 use crate::participant::Common;
 use clap::Args;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use thalweg::Settings;
 use thalweg::config::{Configuration, SETTINGS, Setting, Source, files};
 
 /// Show every setting: its value, where that comes from, what is allowed, what it does
@@ -51,21 +51,32 @@ enum Origin {
     Default,
 }
 
-/// Shows all, or one.
+impl Origin {
+    fn of(source: &Source) -> Self {
+        match source {
+            Source::Flag(_) => Self::Flag,
+            Source::Environment(_) => Self::Environment,
+            Source::File(..) => Self::File,
+        }
+    }
+}
+
+/// Shows all, or one. A value that is not allowed is an error with its origin, whichever setting is asked for: no node opens with it.
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let (given, stated) = (Configuration::read()?, arguments.stated());
+    let given = Configuration::read()?.overridden(arguments.stated());
+    Settings::of(&given)?;
     let output = arguments.common.output();
     if let Some(name) = &arguments.setting {
-        let row = Row::of(Setting::named(name)?, &given, &stated);
+        let row = Row::of(Setting::named(name)?, &given);
         return output.result(&row, || row.text());
     }
-    let rows: Vec<Row> = SETTINGS.iter().map(|setting| Row::of(setting, &given, &stated)).collect();
+    let rows: Vec<Row> = SETTINGS.iter().map(|setting| Row::of(setting, &given)).collect();
     output.result(&rows, || format!("{}\n\n{}", text(&rows), file_text(&given)))
 }
 
 impl Arguments {
     /// What flags say.
-    fn stated(&self) -> BTreeMap<&'static str, String> {
+    fn stated(&self) -> Vec<(&'static str, String)> {
         let stated = self.common.stated().into_iter();
         #[cfg(feature = "sessions")]
         let stated = stated.chain(self.broker.stated());
@@ -74,18 +85,10 @@ impl Arguments {
 }
 
 impl Row {
-    fn of(setting: &Setting, given: &Configuration, stated: &BTreeMap<&'static str, String>) -> Self {
+    fn of(setting: &Setting, given: &Configuration) -> Self {
         let Setting { name, default, unit, allowed, about } = *setting;
-        let flag = stated.get(name).map(|value| (value.clone(), Origin::Flag, format!("--{name}")));
-        let outside = given.get(name).map(|given| {
-            let origin = match &given.source {
-                Source::Environment(_) => Origin::Environment,
-                Source::File(..) => Origin::File,
-            };
-            (given.text.clone(), origin, given.source.to_string())
-        });
-        let (value, origin, at) = match flag.or(outside) {
-            Some((value, origin, at)) => (Some(value), origin, Some(at)),
+        let (value, origin, at) = match given.get(name) {
+            Some(given) => (Some(given.text.clone()), Origin::of(&given.source), Some(given.source.to_string())),
             None => (by_default(setting), Origin::Default, None),
         };
         Self { name, value, origin, at, default, unit, allowed, about, variable: setting.variable() }

@@ -32,6 +32,29 @@ fn a_flag_counts_more_than_the_environment_and_that_more_than_the_file() {
 }
 
 #[test]
+fn a_value_that_is_not_allowed_is_refused_with_its_origin() {
+    let house = Testbed::new();
+    let file = house.path("config.toml");
+    std::fs::write(&file, "memory = \"much\"\n").unwrap();
+    let refused = |arguments: &[&str], variables: &[(&str, &str)], says: &str| {
+        let mut command = house.command("config");
+        command.args(arguments).envs(variables.iter().copied());
+        let done = crate::support::Running::start(command).finish();
+        assert_eq!((done.code(), done.lines.len()), (2, 0), "{arguments:?}: {}", done.errors);
+        assert!(done.errors.contains(says), "{arguments:?}: {}", done.errors);
+    };
+    refused(&["--realm", "a b"], &[], "--realm: realm: \"a b\": ");
+    refused(&["realm"], &[("THALWEG_REALM", "a b")], "THALWEG_REALM: realm: \"a b\": ");
+    let in_file = [("THALWEG_CONFIG", file.to_str().unwrap())];
+    refused(&["--json"], &in_file, &format!("{}:1: memory: \"much\": ", file.display()));
+    let overridden = [in_file[0], ("THALWEG_MEMORY", "64MiB")];
+    let mut command = house.command("config memory --json");
+    command.envs(overridden);
+    let done = crate::support::Running::start(command).finish();
+    assert_eq!(done.code(), 0, "what does not count is not refused: {}", done.errors);
+}
+
+#[test]
 fn all_settings_are_shown_with_units_ranges_and_effects() {
     let house = Testbed::new();
     let all = house.run("config --json").json();

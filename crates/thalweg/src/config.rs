@@ -125,14 +125,14 @@ impl Setting {
     /// The setting with this name.
     ///
     /// # Errors
-    /// [`Error::Usage`] with the name that is most like it, and all others.
+    /// [`Error::Usage`] with the name that is most like it, if one is, and all others.
     pub fn named(name: &str) -> Result<&'static Self> {
         SETTINGS.iter().find(|setting| setting.name == name).ok_or_else(|| {
-            let nearest = SETTINGS.iter().min_by_key(|setting| distance(setting.name, name));
-            let names = SETTINGS.map(|setting| setting.name).join(", ");
+            let names = SETTINGS.map(|setting| setting.name);
             let shown: String = name.chars().take(MOST_SHOWN).collect();
-            let nearest = nearest.map_or("", |setting| setting.name);
-            Error::Usage(format!("no setting has the name {shown:?}; the nearest is {nearest}, and all are {names}"))
+            let nearest = qos::nearest(name, names);
+            let nearest = nearest.map_or(String::new(), |nearest| format!("the nearest is {nearest}, and "));
+            Error::Usage(format!("no setting has the name {shown:?}; {nearest}all are {}", names.join(", ")))
         })
     }
 }
@@ -140,6 +140,8 @@ impl Setting {
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
+    /// A flag of the command, such as `--realm`.
+    Flag(String),
     /// An environment variable.
     Environment(String),
     /// A line, counted from 1, of the file.
@@ -149,7 +151,7 @@ pub enum Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Environment(variable) => f.write_str(variable),
+            Source::Flag(name) | Source::Environment(name) => f.write_str(name),
             Source::File(file, line) => write!(f, "{}:{line}", file.display()),
         }
     }
@@ -164,7 +166,7 @@ pub struct Given {
     pub source: Source,
 }
 
-/// The values that environment and file give.
+/// The values that flags, environment and file give.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// The file that was read, if there is one.
@@ -192,6 +194,14 @@ impl Configuration {
             given.insert(setting.name, Given { text, source: Source::Environment(name) });
         }
         Ok(Self { file, given })
+    }
+
+    /// The same, but for what flags state, by the names of their settings.
+    #[must_use]
+    pub fn overridden(mut self, stated: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let by_flag = |(name, text)| (name, Given { text, source: Source::Flag(format!("--{name}")) });
+        self.given.extend(stated.into_iter().map(by_flag));
+        self
     }
 
     /// The value of a setting, if one is given.
@@ -264,23 +274,9 @@ pub fn discovery(text: &str) -> std::result::Result<PathBuf, String> {
     }
 }
 
-/// The number of characters to insert, take out or replace to make one word the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().take(MOST_SHOWN).collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (above, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
-        for (left, wanted) in other.iter().enumerate() {
-            let least = (diagonal + usize::from(letter != *wanted)).min(row[left] + 1).min(row[left + 1] + 1);
-            diagonal = std::mem::replace(&mut row[left + 1], least);
-        }
-    }
-    row[other.len()]
-}
-
 /// Port of a node or router on another host if none is given.
 const PEER_PORT: u16 = 7447;
-/// Most characters of a wrong name that are compared and shown.
+/// Most characters of a wrong name that are shown.
 const MOST_SHOWN: usize = 40;
 
 /// `true` if a value in a file depends on the directory in which a program happens to run.

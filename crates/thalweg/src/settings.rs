@@ -132,7 +132,10 @@ impl Settings {
     }
 
     /// The defaults, but for what is given.
-    pub(crate) fn of(given: &Configuration) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Error::Configuration`](crate::Error::Configuration): a value that is not allowed, with its source and what is allowed.
+    pub fn of(given: &Configuration) -> Result<Self> {
         let built_in = Self::built_in();
         let limits = PortLimits {
             channels: given.value("channels", count)?.unwrap_or(built_in.limits.channels),

@@ -114,10 +114,21 @@ fn the_table_tells_the_defaults() {
 }
 
 #[test]
+fn a_flag_counts_more_and_is_named_if_it_is_wrong() {
+    let dir = TempDir::new();
+    let given = || of_file(&dir, "realm = \"robot\"\nchannels = 9\n").unwrap();
+    let right = Settings::of(&given().overridden([("realm", "arm".to_owned())])).unwrap();
+    assert_eq!((right.realm.as_str(), right.limits.channels), ("arm", 9));
+    let wrong = Settings::of(&given().overridden([("realm", "a b".to_owned())])).unwrap_err().to_string();
+    assert!(wrong.starts_with("--realm: realm: \"a b\": "), "{wrong}");
+}
+
+#[test]
 fn the_nearest_name_takes_the_fewest_changes() {
-    assert_eq!((distance("realm", "realm"), distance("realm", "relm"), distance("realm", "")), (0, 1, 5));
     for (written, nearest) in [("runn-dir", "run-dir"), ("peers", "peer"), ("lock_memory", "lock-memory")] {
         let told = Setting::named(written).unwrap_err().to_string();
         assert!(told.contains(&format!("nearest is {nearest},")), "{told}");
     }
+    let told = Setting::named("colour").unwrap_err().to_string();
+    assert!(told.contains("no setting has the name \"colour\"; all are realm, "), "{told}");
 }
