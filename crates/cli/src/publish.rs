@@ -64,8 +64,8 @@ pub(crate) struct Arguments {
     /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Packet priority: low, normal, high or critical
-    #[arg(long, default_value = "normal", value_parser = quantity::class)]
+    /// Packet priority
+    #[arg(long, default_value = "normal", value_parser = quantity::class())]
     class: Class,
     #[command(flatten)]
     given: Given,

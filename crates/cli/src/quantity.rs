@@ -1,9 +1,11 @@
 //! Values of arguments; each parser's error names the allowed values.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, Command};
 use qos::Class;
 use qos::priority::Changes;
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::time::Duration;
 use thalweg::carrier;
 pub(crate) use thalweg::config::{address as listen, discovery, peer};
@@ -76,9 +78,28 @@ pub(crate) fn carrier() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(carriers().into_iter().map(|(name, _)| name))
 }
 
-/// A class by name, in any spelling.
-pub(crate) fn class(text: &str) -> Result<Class, String> {
-    text.parse().map_err(|wrong: qos::priority::PriorityError| format!("allowed is {}", wrong.allowed))
+/// A class by name, in any spelling. Help and shells show the names.
+pub(crate) fn class() -> impl TypedValueParser<Value = Class> {
+    Classes
+}
+
+#[derive(Clone)]
+struct Classes;
+
+impl TypedValueParser for Classes {
+    type Value = Class;
+
+    fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<Class, clap::Error> {
+        let read = |text: &str| {
+            let allowed = |wrong: qos::priority::PriorityError| format!("allowed is {}", wrong.allowed);
+            text.parse::<Class>().map_err(allowed)
+        };
+        read.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Class::ALL.into_iter().map(|class| PossibleValue::new(class.name()))))
+    }
 }
 
 /// Priorities in YARP's notation.

@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "agent", help_heading = "Agent")]
     apply: bool,
     /// The classes that the agent may give
-    #[arg(long, value_name = "CLASS,…", value_delimiter = ',', default_value = "low,normal,high", value_parser = quantity::class, requires = "agent", help_heading = "Agent")]
+    #[arg(long, value_name = "CLASS,…", value_delimiter = ',', default_value = "low,normal,high", value_parser = quantity::class(), requires = "agent", help_heading = "Agent")]
     classes: Vec<Class>,
     /// The agent decides at most once in this time
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = quantity::seconds, requires = "agent", help_heading = "Agent")]

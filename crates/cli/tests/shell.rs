@@ -43,6 +43,8 @@ fn bash_completes_verbs_options_and_live_names() {
         offered(&house, &["thalweg", "sub", "--carrier", ""]).contains(&"shm".to_owned()),
         "the value of an option"
     );
+    let classes = ["low", "normal", "high", "critical"];
+    assert_eq!(offered(&house, &["thalweg", "pub", "/a", "--class", ""]), classes, "no files");
     assert_eq!(offered(&house, &["thalweg", "com"]), ["completions"], "hidden verbs are not offered");
 }
 
