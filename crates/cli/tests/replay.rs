@@ -87,7 +87,9 @@ fn a_recording_plays_with_equal_counts_types_and_order() {
     file.finish();
     let (words, counts) = (subscriber(&house, "/word", 200), subscriber(&house, "/number", 200));
     let path = house.path("run.mcap").display().to_string();
-    let played = house.run(&format!("play {path} --json")).json();
+    let played = house.run(&format!("play {path} --json"));
+    assert!(!played.errors.contains("nobody heard it"), "{}", played.errors);
+    let played = played.json();
     assert_eq!((&played["samples"], &played["slowed_ms"].is_number()), (&400.into(), &true), "{played}");
     let topics: Vec<_> =
         played["topics"].as_array().unwrap().iter().map(|row| (&row["topic"], &row["samples"])).collect();
@@ -205,6 +207,7 @@ fn a_file_without_its_end_plays_as_far_as_it_goes() {
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let done = house.run(&format!("play {} --json --rate 10", path.display()));
     assert!(done.errors.contains("its summary is missing") && done.errors.contains("damaged: byte"), "{}", done.errors);
+    assert!(done.errors.contains("nobody heard it: no subscriber of /word was there"), "{}", done.errors);
     let samples = done.json()["samples"].as_u64().unwrap();
     assert!((20..300).contains(&samples), "{samples}");
 }
@@ -336,12 +339,17 @@ fn ends_of_instances_are_played_and_recorded() {
     assert_eq!(ends, [text("a")], "readers of others find the end as a message of its type");
 }
 
-/// /pose 200 times, received after `took` and a little that differs.
+/// /pose and /map 400 times, the first one received after `took` and a little that differs.
 fn run(house: &Testbed, name: &str, took: u64) -> String {
+    recorded(house, name, took, 400)
+}
+
+/// The same so many times.
+fn recorded(house: &Testbed, name: &str, took: u64, samples: u64) -> String {
     let path = house.path(name);
     let mut file = Recorder::create(&path, "thalweg");
     let channels = ["/pose", "/map"].map(|topic| file.strings(topic, &[("thalweg.publisher", "/p")]));
-    for at in 0..400u64 {
+    for at in 0..samples {
         let published = BEGIN + at * 10 * MS;
         let scatter = at * 7919 % 97 * 1000;
         file.sample(channels[0], at as u32, published, published + took + scatter, &text("x"));
@@ -366,6 +374,17 @@ fn a_check_names_the_topic_and_the_stage_of_what_became_slower() {
     assert_eq!(tolerated.code(), 0, "{:?}", tolerated.lines);
     let other = house.run(&format!("play {slow} /map --check {baseline}"));
     assert_eq!(other.code(), 0, "{:?}", other.lines);
+}
+
+#[test]
+fn a_check_says_why_a_figure_is_missing() {
+    let house = Testbed::new();
+    let (short, long) = (recorded(&house, "a", MS / 2, 199), run(&house, "b", MS / 2));
+    let told = |file: &str| {
+        let done = house.run(&format!("play {file} --check {long}"));
+        done.lines.iter().any(|line| line.starts_with("- in p99: fewer than 200 samples in a recording"))
+    };
+    assert!(told(&short) && !told(&long));
 }
 
 #[test]

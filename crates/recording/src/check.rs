@@ -26,7 +26,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use compare::compare;
+pub use compare::{MEDIAN_SAMPLES, P99_SAMPLES, compare};
 pub use expected::Expected;
 pub use planned::against_plan;
 pub use recorded::recorded;

@@ -6,7 +6,9 @@ use crate::output::{table, tell};
 use crate::plan::read_plan;
 use qos::plan::Plan;
 use qos::show_time;
-use recording::check::{Expected, Quantile, Report, Row, Run, Tolerance, Verdict, against_plan, compare};
+use recording::check::{
+    Expected, MEDIAN_SAMPLES, P99_SAMPLES, Quantile, Report, Row, Run, Tolerance, Verdict, against_plan, compare,
+};
 use recording::read::{PLAN, Recording};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -96,8 +98,17 @@ fn text(arguments: &Arguments, report: &Report) -> String {
         ];
         parts.push(table(&headers, &report.topics.iter().map(cells).collect::<Vec<_>>()));
     }
+    parts.extend(footnote(report));
     parts.extend(report.note.clone());
     parts.join("\n\n")
+}
+
+/// The reason why a quantile of a topic that both recordings have is missing.
+fn footnote(report: &Report) -> Option<String> {
+    let missing = |row: &Row| row.samples.iter().all(|count| *count > 0) && !row.quantiles.contains_key("latency p99");
+    report.topics.iter().any(missing).then(|| {
+        format!("- in p99: fewer than {P99_SAMPLES} samples in a recording; p50 needs {MEDIAN_SAMPLES}. Record for longer to compare them")
+    })
 }
 
 fn heading(arguments: &Arguments, report: &Report) -> String {

@@ -34,17 +34,21 @@ pub(super) fn run(arguments: &Arguments, recording: &Recording) -> Result {
     // Timers of ordinary threads may be 50 us late on purpose. An older kernel that refuses this only makes them less exact.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let total = Latencies::up_to(Duration::from_secs(60));
-    let mut player = Player { rate: arguments.rate, schedule: None, outlets, clock, total };
+    let mut player = Player { rate: arguments.rate, schedule: None, outlets, clock, total, heard: false };
     let begun_ns = monotonic_ns();
     let outcome = player.play(&mut participant, ahead);
     let seconds = Duration::from_nanos(monotonic_ns().saturating_sub(begun_ns)).as_secs_f64();
     participant.tell_events();
+    let heard = player.heard;
     let summary = player.close(&participant.stop, seconds);
     outcome?;
     let is_part = arguments.from.is_some() || arguments.until.is_some();
     if is_part && summary.is_empty() && !participant.stop.asked() {
         let part = "no sample lies in this part of it: --from and --until count from the first sample";
         return Err(Failure::Usage(format!("{}: {part}", arguments.file.display())));
+    }
+    if !heard && !summary.is_empty() {
+        tell(&summary.unheard());
     }
     if summary.slowed_ms > 0.0 {
         let ms = summary.slowed_ms;
@@ -70,6 +74,8 @@ struct Player {
     clock: Option<Clock>,
     /// The errors of all intervals.
     total: Latencies,
+    /// A sample met a subscriber.
+    heard: bool,
 }
 
 impl Player {
@@ -99,6 +105,7 @@ impl Player {
         let published = outlet.publish(change, &timed.message.data);
         let published = published.map_err(|wrong| Failure::from(wrong).at(&outlet.topic))?;
         outlet.dropped += u64::from(published.dropped + published.refused);
+        self.heard |= published.sent + published.queued + published.refused + published.not_connected > 0;
         if let Some((time_ns, last_ns)) = outlet.last.replace((timed.time_ns, went_ns)) {
             let error = went_ns.saturating_sub(last_ns).abs_diff(schedule.lasts_ns(time_ns, timed.time_ns));
             outlet.errors.record(error);
@@ -196,6 +203,15 @@ impl Summary {
     /// Nothing was published.
     fn is_empty(&self) -> bool {
         self.topics.iter().all(|row| row.samples + row.ended == 0)
+    }
+
+    /// What is told if no topic had a subscriber.
+    fn unheard(&self) -> String {
+        let topics: Vec<&str> = self.topics.iter().map(|row| row.topic.as_str()).collect();
+        format!(
+            "nobody heard it: no subscriber of {} was there from the first sample to the last; start one before, or play with --loop",
+            topics.join(", ")
+        )
     }
 
     fn text(&self) -> String {

@@ -71,7 +71,7 @@ impl Judge<'_> {
         self.shares(before, now);
         self.row.verdict = if self.judged { Verdict::Kept } else { Verdict::Unknown };
         if !self.judged {
-            self.row.because = format!("fewer than {} samples", COMPARED[0].samples);
+            self.row.because = format!("fewer than {MEDIAN_SAMPLES} samples");
         }
     }
 
@@ -177,6 +177,10 @@ fn noise(runs: &[&Figures], share: f64) -> f64 {
 
 /// Parts of a run that are compared with each other.
 const QUARTERS: usize = 4;
+/// The samples with a delay that a median needs at least, in the baseline and in the recording.
+pub const MEDIAN_SAMPLES: u64 = 20;
+/// The same for a 99th percentile.
+pub const P99_SAMPLES: u64 = 200;
 /// A quantile that is compared.
 struct Compared {
     name: &'static str,
@@ -188,8 +192,8 @@ struct Compared {
 }
 
 const COMPARED: [Compared; 2] = [
-    Compared { name: "p50", share: 0.5, samples: 20, floors: 1.0 },
-    Compared { name: "p99", share: 0.99, samples: 200, floors: 5.0 },
+    Compared { name: "p50", share: 0.5, samples: MEDIAN_SAMPLES, floors: 1.0 },
+    Compared { name: "p99", share: 0.99, samples: P99_SAMPLES, floors: 5.0 },
 ];
 /// A part of the samples that may be lost or late more than before.
 const FEW: f64 = 0.001;
