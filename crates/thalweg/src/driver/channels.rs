@@ -4,7 +4,7 @@ use super::answers::Upcoming;
 use super::attachments::Joining;
 use super::control::{Command, Control};
 use super::entries::Entry;
-use super::matching::{Pair, Progress, Wanted};
+use super::matching::{Pair, Progress, Route, Wanted};
 use super::reader::{CALLBACK, ServedBy};
 use super::{Fetch, Holder};
 use crate::carrier;
@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+/// The failure of a channel that may be `local` only.
+const ELSEWHERE: &str = "the other port is in another process, or closing: let both ports take shm, too";
 /// Number of the next channel. It counts for all nodes of the process, because two of them know a `local` channel by its number.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -65,7 +67,7 @@ impl Control {
         let publisher_port = LOCAL.publishers().get(&publisher).cloned();
         let subscriber_port = LOCAL.subscribers().get(&subscriber).cloned();
         let (Some(publisher_port), Some(subscriber_port)) = (publisher_port, subscriber_port) else {
-            return self.try_failed((publisher, subscriber), "not in this process");
+            return self.not_here((publisher, subscriber));
         };
         let pair = (publisher, subscriber);
         let incarnation = self.state.directory().node(publisher.node).map(|d| d.incarnation);
@@ -88,6 +90,19 @@ impl Control {
         match publisher_port.attach(channel.clone(), Way::Local(subscriber_port.clone().typed()), None) {
             Ok(()) => self.joining(Joining { publisher_port, channel, token: None, local: Some(subscriber_port) }),
             Err((_, why)) => self.try_failed((publisher, subscriber), &format!("{why:?}")),
+        }
+    }
+
+    /// One of the ports is not in this process. A port that closes leaves the process before the directory, and takes its channel with it.
+    /// Where processes are counted anew, as in containers with one network, another process may have this one's number, and another carrier
+    /// leads there. Both are in order; only if no other carrier is allowed, somebody has to know.
+    fn not_here(&mut self, pair: Pair) {
+        let is_only = |wanted: &Wanted| wanted.candidates.iter().all(|way| way.route == Route::Process);
+        if self.matching.get(&pair).is_some_and(is_only) {
+            return self.try_failed(pair, ELSEWHERE);
+        }
+        if !self.begin_upcoming(pair) {
+            self.matching.pass_over(pair, Instant::now());
         }
     }
 

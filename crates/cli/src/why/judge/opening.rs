@@ -104,6 +104,9 @@ pub(super) fn carrier(both: &Both<'_>, chosen: &Name, found: &mut Diagnosis) {
     let failed = failures(&look.events[..opened]);
     for name in better {
         let why = failed.iter().find(|(carrier, _)| carrier == name).map(|(_, why)| why.as_str());
+        if *name == Name::Local && why.is_none() {
+            continue; // two processes that have one number, each in a container of its own
+        }
         let what = format!(
             "the channel goes over {chosen}; {name} was tried first, and failed{}",
             why.map_or(String::new(), |w| format!(": {w}"))

@@ -259,6 +259,15 @@ fn a_better_carrier_that_failed_is_told_with_its_reason() {
 }
 
 #[test]
+fn two_processes_of_one_number_have_no_slower_carrier() {
+    let passed_over = |e: &mut Evidence| {
+        let look = said(&mut e.subscriber).looks.last_mut().unwrap();
+        look.ways.insert(0, Way { carrier: "local".into(), to: "this process".into() });
+    };
+    assert_eq!(ids(passed_over), ids(|_| ()));
+}
+
+#[test]
 fn missing_samples_are_found_where_they_were_lost() {
     assert_eq!(ids(|e| reports(&mut e.publisher).1.lost = 5), ["queue-full"]);
     let too_large = |e: &mut Evidence| {
