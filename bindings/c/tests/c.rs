@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // all of this is test
 #![allow(unsafe_code)] // a struct that is sent as it lies in memory
 
+mod abi;
 mod behaviour;
 mod header;
 mod installed;

@@ -52,13 +52,19 @@ impl Bench {
 
     /// Compiles a program in C; the compiler's complaints fail the test.
     pub fn compile(&self, source: &Path) -> PathBuf {
+        let (program, done) = self.cc(source);
+        assert!(done.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&done.stderr));
+        program
+    }
+
+    /// What the compiler makes of a program in C, and says.
+    pub fn cc(&self, source: &Path) -> (PathBuf, Output) {
         let program = self.folder.join(source.file_stem().unwrap());
         let mut cc = Command::new("cc");
         cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-I"]).arg(home().join("include"));
         cc.arg(source).arg("-o").arg(&program).arg("-L").arg(&self.folder).args(["-lthalweg", "-pthread"]);
         let done = cc.output().unwrap();
-        assert!(done.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&done.stderr));
-        program
+        (program, done)
     }
 
     /// A program that finds the library, in a world of its own.
