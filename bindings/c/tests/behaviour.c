@@ -620,6 +620,33 @@ static void mismatches(void) {
   thalweg_type_free(position);
 }
 
+/* Samples of all sizes come as they went, over each carrier, and in order. */
+static void carriers(void) {
+  static const size_t sizes[] = {1, 1000, 100000};
+  static const char *const names[] = {"local", "shm", "tcp"};
+  static unsigned char sent[100000];
+  for (size_t each = 0; each < sizeof names / sizeof *names; each++) {
+    const thalweg_publisher_options from = {.size = sizeof from, .carriers = names[each]};
+    const thalweg_subscriber_options to = {.size = sizeof to, .carriers = names[each]};
+    thalweg_publisher *out = NULL;
+    thalweg_subscriber *in = NULL;
+    OK(thalweg_publisher_open(node, "/a", bytes, &from, &out));
+    OK(thalweg_subscriber_open(node, "/a", bytes, &to, &in));
+    OK(thalweg_publisher_wait_connected(out, 1, LONG));
+    for (int number = 0; number < 21; number++) {
+      const size_t length = sizes[number % 3];
+      thalweg_sample *sample = NULL;
+      memset(sent, number, length);
+      OK(thalweg_publisher_publish(out, sent, length, NULL));
+      OK(thalweg_subscriber_wait(in, LONG, &sample));
+      CHECK(thalweg_sample_len(sample) == length && !memcmp(thalweg_sample_data(sample), sent, length));
+      thalweg_sample_free(sample);
+    }
+    thalweg_publisher_free(out);
+    thalweg_subscriber_free(in);
+  }
+}
+
 enum { EACH = 1000 };
 
 static void *publishes(void *argument) {
@@ -660,6 +687,7 @@ static const struct {
     {"nulls", nulls},   {"options", options},         {"closed", closed},     {"types", types},       {"loans", loans},
     {"callbacks", callbacks}, {"descriptors", descriptors}, {"waiters", waiters}, {"forks", forks},   {"forwards", forwards},
     {"services", services}, {"graph", graph},         {"mismatches", mismatches}, {"threads", threads},
+    {"carriers", carriers},
 };
 
 int main(int words, char **word) {

@@ -42,6 +42,7 @@ checks! {
     graph: ports_and_channels_are_shown_and_set,
     mismatches: ports_of_other_types_do_not_meet_and_the_node_says_so,
     threads: threads_share_a_publisher,
+    carriers: samples_come_as_they_went_over_each_carrier,
 }
 
 /// Every check is a test.

@@ -9,3 +9,4 @@ mod header;
 mod installed;
 mod pages;
 mod support;
+mod valgrind;

@@ -4,6 +4,7 @@
 
 mod codec;
 mod compiler;
+mod valgrind;
 mod values;
 
 use compiler::{Build, Running, accepts, builds, built, has, program, refuses, root, run, written};
