@@ -1,6 +1,7 @@
 //! The committed header is that of the sources, and compiles alone.
 
 use crate::support::{has, home};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The header of the sources. Safety in Rust's words is left out: in C each function has it.
@@ -42,14 +43,20 @@ fn the_committed_header_is_that_of_the_sources() {
     );
 }
 
+/// All files in a folder, those of modules in modules, too.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
 /// A function that is not in the header cannot be called, and one without its prefix may be someone else's.
 #[test]
 fn the_header_has_all_functions_and_only_names_of_its_own() {
     let header = generated();
-    let sources = std::fs::read_dir(home().join("src")).unwrap();
-    let texts = sources.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
-    let functions: Vec<String> = texts
-        .flat_map(|text| {
+    let functions: Vec<String> = sources(&home().join("src"))
+        .iter()
+        .flat_map(|file| {
+            let text = std::fs::read_to_string(file).unwrap();
             let found = text.split("#[unsafe(no_mangle)]").skip(1).map(|rest| rest.split_once(" fn ").unwrap().1);
             found.map(|rest| rest.split('(').next().unwrap().to_owned()).collect::<Vec<_>>()
         })
