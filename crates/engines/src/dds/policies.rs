@@ -1,7 +1,9 @@
 //! Policies of DDS as Thalweg has them.
 
 use cyclone::{Liveness, Policies};
-use qos::{DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Qos, Queue, Reliability};
+use qos::{
+    DestinationOrder, Durability, Liveliness, LivelinessKind, Ownership, Qos, Queue, Reliability, partitions_meet,
+};
 use std::time::Duration;
 
 /// A reliable writer waits so long for readers that do not acknowledge: as long as Cyclone takes to find that a participant is gone.
@@ -53,10 +55,21 @@ fn shared(qos: &Qos, user_data: Vec<u8>) -> Policies {
         lease: qos.liveliness.lease,
         exclusive: qos.ownership == Ownership::Exclusive,
         by_source: qos.destination_order == DestinationOrder::BySource,
-        partitions: qos.partition.clone(),
+        partitions: partitions(&qos.partition),
         user_data,
         ..Policies::default()
     }
+}
+
+/// The names of partitions in DDS. An end without partitions is in the one of the empty name, which a wildcard such as `*` meets (DDS 1.4
+/// §2.2.3.13), but not in Fast DDS: so the empty name is told beside it.
+fn partitions(names: &[String]) -> Vec<String> {
+    let mut told = names.to_vec();
+    let is_named = names.is_empty() || names.contains(&String::new());
+    if !is_named && partitions_meet(names, &[]) {
+        told.push(String::new());
+    }
+    told
 }
 
 /// Of an endpoint in DDS. The history is that of its durability service: DDS tells no other.
@@ -113,6 +126,18 @@ mod tests {
         };
         assert_eq!(thalweg_qos(&of_writer(&qos, Vec::new())), qos);
         assert!(of_reader(&qos, Vec::new()).reads(&of_writer(&qos, Vec::new())));
+    }
+
+    #[test]
+    fn a_wildcard_that_meets_the_empty_partition_has_it_beside_it() {
+        let told = |names: &[&str]| {
+            let qos = Qos { partition: names.iter().map(ToString::to_string).collect(), ..Qos::default() };
+            of_reader(&qos, Vec::new()).partitions
+        };
+        assert_eq!(told(&["*", "arm*"]), ["*", "arm*", ""]);
+        for same in [&["arm*", "left"][..], &["", "*"], &[""], &[]] {
+            assert_eq!(told(same), same);
+        }
     }
 
     #[test]
