@@ -214,7 +214,11 @@ fn a_bridge_says_what_it_cannot_use() {
         ("bridge yarp --serve 192.0.2.1:10000".to_owned(), "cannot listen on 192.0.2.1:10000"),
         ("bridge yarp --prefix /a/".to_owned(), "no name of a YARP port"),
         ("bridge".to_owned(), "zenoh"),
-        ("bridge dds".to_owned(), "dds"),
+        if cfg!(feature = "rtps") {
+            ("bridge dds --domain moon".to_owned(), "moon")
+        } else {
+            ("bridge dds".to_owned(), "dds")
+        },
     ] {
         let done = house.run(&arguments);
         assert_eq!(done.code(), 2, "{arguments}: {}", done.errors);
