@@ -196,7 +196,8 @@ pub(crate) trait AnySubscriber: Deliver {
     fn dropped(&self) -> u64;
     /// The state, as tools ask for it.
     fn state(&self) -> SubscriberState;
-    /// For `local` channels: the typed subscriber port, to be downcast by the publisher.
+    /// For a `local` channel that opens: the typed subscriber port, to be downcast by the publisher. What will wait there has memory from now on, so
+    /// that the publisher makes none.
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     /// Serves mailbox-fed callbacks until `stop`; returns at once where none are needed.
     fn serve(&self, stop: &dyn Fn() -> bool);
@@ -266,6 +267,9 @@ impl<M: Message> AnySubscriber for SubscriberPort<M> {
         }
     }
     fn typed(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        if self.needs_server() {
+            self.mailbox.lock().waiting.prepare();
+        }
         self
     }
     fn serve(&self, stop: &dyn Fn() -> bool) {

@@ -140,11 +140,16 @@ impl<T> Waiting<T> {
         Some(place.size)
     }
 
+    /// Makes memory for samples that will come: who brings them does not make it then.
+    pub(super) fn prepare(&mut self) {
+        if self.samples.capacity() == 0 {
+            self.samples.reserve(self.room);
+        }
+    }
+
     /// Puts a sample behind all others, after room was made for it.
     pub(super) fn push(&mut self, instance: u64, size: usize, sample: T) {
-        if self.samples.capacity() == 0 {
-            self.samples.reserve(self.room); // at once, and not again and again while a burst comes
-        }
+        self.prepare(); // at once, and not again and again while a burst comes
         self.samples.push_back(Place { instance, size, sample });
         self.bytes += size;
         if let Some(of) = &mut self.of {
