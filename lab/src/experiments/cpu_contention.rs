@@ -26,6 +26,9 @@ const HOGS: [u32; 3] = [0, 2, 4];
 const HZ: f64 = 500.0;
 /// FIFO must be this much better at p99 than OTHER pinned alike, with four hogs.
 const BETTER: f64 = 10.0;
+/// The same in `--ci` size, which tells a policy that is set from one that is not: 5.5 to 12 and 1.0 to 1.1 were seen. What OTHER waits are slices, 2 ms
+/// on each machine; what FIFO takes depends on the processor, so that slow ones miss the target.
+const SET: f64 = 3.0;
 
 /// A policy: its name, and the words that set it.
 type Arm = (&'static str, &'static str);
@@ -152,7 +155,8 @@ fn compare(
                 pairs.all[index].run(lab, &mut tallies[index])?;
             }
         }
-        note(&pairs, *hogs, &tallies, findings);
+        let limit = if lab.options.size < Size::Quick { SET } else { BETTER };
+        note(&pairs, *hogs, limit, &tallies, findings);
         panel.groups.push(group(*hogs, &pairs, &tallies));
     }
     let panels = [std::mem::take(&mut findings.figure.panels), vec![panel]].concat();
@@ -169,7 +173,7 @@ fn panel_title(pairs: &Pairs) -> String {
     if pairs.name == "pinned" { "pinned to one processor".into() } else { "on all processors".into() }
 }
 
-fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {
+fn note(pairs: &Pairs, hogs: u32, limit: f64, tallies: &[Tally], findings: &mut Findings) {
     for (pair, tally) in pairs.all.iter().zip(tallies) {
         let (policy, place) = (pair.arm.0, pairs.name);
         if let Err(because) = &pair.ping_pong {
@@ -186,17 +190,17 @@ fn note(pairs: &Pairs, hogs: u32, tallies: &[Tally], findings: &mut Findings) {
             .with("payload_bytes", PAYLOAD);
         findings.cells.push(tally.cell(factors, true));
         if hogs == HOGS[2] && policy != OTHER.0 {
-            findings.checks.extend(judge(policy, place, [&tallies[0], tally]));
+            findings.checks.extend(judge(policy, place, limit, [&tallies[0], tally]));
         }
     }
 }
 
-/// A policy beside OTHER, with the most hogs. Wake-ups on other processors cost by themselves: the whole factor applies only to runs that are
+/// A policy beside OTHER, with the most hogs. Wake-ups on other processors cost by themselves: the limit applies only to runs that are
 /// pinned alike.
-fn judge(policy: &str, place: &str, [other, tally]: [&Tally; 2]) -> [Check; 2] {
+fn judge(policy: &str, place: &str, limit: f64, [other, tally]: [&Tally; 2]) -> [Check; 2] {
     let beside = format!("with {} hogs, {place}", HOGS[2]);
     let better = median_ratio(&other.pairs(tally, |d| d.p99));
-    let limit = if place == "pinned" { BETTER } else { 1.0 };
+    let limit = if place == "pinned" { limit } else { 1.0 };
     [
         Check::at_least(format!("p99 of OTHER / p99 of {policy} {beside}"), better, limit),
         Check::at_most(format!("samples lost by {policy} {beside}"), tally.missing(), 0.0),
@@ -224,8 +228,9 @@ mod tests {
 
     #[test]
     fn a_policy_that_does_not_help_and_one_that_loses_fail() {
-        let passes =
-            |place: &str, other: Tally, fifo: Tally| judge("fifo:30", place, [&other, &fifo]).map(|check| check.pass);
+        let passes = |place: &str, other: Tally, fifo: Tally| {
+            judge("fifo:30", place, BETTER, [&other, &fifo]).map(|check| check.pass)
+        };
         assert_eq!(passes("pinned", tally(1000, 10), tally(100, 10)), [true, true]);
         assert_eq!(passes("pinned", tally(990, 10), tally(100, 10)), [false, true]);
         assert_eq!(passes("free", tally(990, 10), tally(100, 10)), [true, true]);
