@@ -139,7 +139,8 @@ fn judge([alone, loaded]: &[Vec<[Tally; 4]>; 2], queues: Vec<String>) -> Finding
             times.push(median(&quotients(&loaded[index][n], &alone[index][n])));
         }
         let name = format!("{size} bytes: p50 loaded / alone, median of the places (paper: {least} to {most})");
-        findings.checks.push(Check::at_least(name, median(&times), least));
+        // What is compared with the paper is the machine, not a feature of ours: a slow processor makes the round trip alone longer.
+        findings.checks.push(Check::at_least(name, median(&times), least).judged_from(Size::Quick));
         table.row(size.to_string(), &times);
         groups.push(Group { label: format!("{size} B"), bars });
     }
