@@ -40,9 +40,11 @@ fn a_fifth_of_the_compared_pairs_is_contended_and_crosses_a_busy_link() {
     let held = &compared().held;
     // Some hundred pairs vary.
     let least = if cfg!(debug_assertions) { 10 } else { 20 };
-    let parts: [(&str, usize, fn(&Held) -> bool); 3] =
-        [("all", 20, |_| true), ("priorities", least, |held| !held.shares), ("shares", least, |held| held.shares)];
-    for (name, least, is_part) in parts {
+    type Is = fn(&Held) -> bool;
+    let all: (_, _, Is) = ("all", 20, |_| true);
+    let priorities: (_, _, Is) = ("priorities", least, |held| !held.shares);
+    let shares: (_, _, Is) = ("shares", least, |held| held.shares);
+    for (name, least, is_part) in [all, priorities, shares] {
         let part: Vec<&Held> = held.iter().filter(|held| is_part(held)).collect();
         let percent = |of: fn(&Held) -> bool| 100 * part.iter().filter(|held| of(held)).count() / part.len().max(1);
         let (contended, busy) = (percent(|held| held.contended), percent(|held| held.busy));
