@@ -43,6 +43,7 @@ impl Failure {
     }
 
     /// Adds the place of the failure.
+    #[cfg(feature = "recording")]
     pub(crate) fn at(self, place: &str) -> Self {
         let said = |text: String| format!("{place}: {text}");
         match self {
