@@ -6,6 +6,7 @@ use super::attachments::PendingAttach;
 use super::control::Control;
 use super::entries::Entry;
 use super::flows;
+use super::host::Source;
 use super::matching::grant::{NotGranted, check_greeting, check_node, check_port, refused};
 use super::matching::is_reliable;
 use super::matching::room::{self, Elsewhere};
@@ -199,7 +200,7 @@ impl Control {
         parameters: Parameters,
     ) -> Accepted {
         let max_message = publisher_port.info().qos.max_message.min(request.subscriber.qos.max_message);
-        let (incarnation, clock) = self.source(request.to_node);
+        let Source { incarnation, clock } = self.source(ends(request).0);
         Accepted {
             flow,
             incarnation,
@@ -222,9 +223,9 @@ impl Control {
         reply: Reply,
         place: Option<&Place>,
     ) {
-        let (incarnation, clock) = self.source(request.to_node);
-        let same_clock = request.clock == clock;
         let pair = ends(request);
+        let Source { incarnation, clock } = self.source(pair.0);
+        let same_clock = request.clock == clock;
         let ports = (publisher_port.info(), &request.subscriber);
         let account = self.account_of(request.node, entry.descriptor());
         let mut channel = self.channel(pair, ports, (&request.carrier, same_clock), incarnation, account);

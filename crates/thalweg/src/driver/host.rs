@@ -15,7 +15,7 @@ use crate::channel::proxy::{Picture, Proxy, Selection};
 use crate::channel::{Channel, ChannelReport, PortRef};
 use crate::codec::Untyped;
 use crate::control::matching::{Match, compare};
-use crate::control::{Change, Direction, NodeId, Peer, PortId, PortInfo};
+use crate::control::{Change, Direction, Document, Peer, PortId, PortInfo};
 use crate::handshake::{Answer, Reason, Refused, Request};
 use crate::port::{AnyPublisher, AnySubscriber, PublisherPort, Sample, Sink, SubscriberPort};
 use crate::trace::stages::{End, Stage, StagesReport};
@@ -30,6 +30,15 @@ pub(crate) struct Hosted {
     subscriber_port: Arc<SubscriberPort<Untyped>>,
     /// The number of that port.
     port: PortId,
+    /// The node that publishes, as it was announced.
+    source: Source,
+}
+
+/// Incarnation and clock of a node that publishes.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub incarnation: u64,
+    pub clock: String,
 }
 
 /// A request that waits for its source, and its stream.
@@ -63,7 +72,7 @@ impl Control {
         let mut reports = Vec::new();
         for channel in channels.filter(|channel| channel.topic == topic) {
             let Some(mut report) = channel.stages_report(End::Relay) else { continue };
-            if self.source(channel.publisher.node).1 != self.state.clock {
+            if self.source(channel.publisher).clock != self.state.clock {
                 report.stages_us.remove(Stage::Publish.name());
             }
             reports.push(report);
@@ -85,10 +94,14 @@ impl Control {
         own.flatten().map(|(publisher_port, _)| publisher_port)
     }
 
-    /// Incarnation and clock of the node that a stream comes from: this node, or the source of a hosted stream.
-    pub(super) fn source(&self, node: NodeId) -> (u64, String) {
-        let known = self.state.directory().node(node).map(|there| (there.incarnation, there.clock.clone()));
-        known.unwrap_or_else(|| (self.state.incarnation, self.state.clock.clone()))
+    /// The node that a stream comes from: this node, or the source of a hosted stream. A source that was cut off from this node is not in the
+    /// directory, while its stream may be back already.
+    pub(super) fn source(&self, publisher: PortRef) -> Source {
+        let hosted = || self.relay.streams.iter().find(|((source, _), _)| *source == publisher);
+        let known = self.state.directory().node(publisher.node).map(Source::of);
+        known
+            .or_else(|| hosted().map(|(_, hosted)| hosted.source.clone()))
+            .unwrap_or_else(|| Source { incarnation: self.state.incarnation, clock: self.state.clock.clone() })
     }
 
     /// `true` if a request is for a stream that this node has to host.
@@ -143,26 +156,26 @@ impl Control {
             self.relay.check_load()?;
         }
         if self.relay.streams.get(&key).is_none() {
-            let Some((offered, incarnation)) = self.announced(key.0) else { return Ok(false) };
-            self.begin_hosting(key, offered, incarnation, self.whose(request.node, stream))?;
+            let Some((offered, source)) = self.announced(key.0) else { return Ok(false) };
+            self.begin_hosting(key, offered, source, self.whose(request.node, stream))?;
         }
         Ok(self.relay.streams.get(&key).is_some_and(Hosted::has_source) && !self.lacks_source(key.0))
     }
 
-    /// A port and its node's incarnation, if this node knows the port.
-    fn announced(&self, port: PortRef) -> Option<(PortInfo, u64)> {
+    /// A port and its node, if this node knows the port.
+    fn announced(&self, port: PortRef) -> Option<(PortInfo, Source)> {
         let directory = self.state.directory();
         let node = directory.node(port.node)?;
-        Some((node.ports.get(&port.port)?.clone(), node.incarnation))
+        Some((node.ports.get(&port.port)?.clone(), Source::of(node)))
     }
 
-    fn begin_hosting(&mut self, key: Hosting, offered: PortInfo, incarnation: u64, asker: Peer) -> Result<(), Refused> {
-        let (source, picture) = key;
+    fn begin_hosting(&mut self, key: Hosting, offered: PortInfo, source: Source, asker: Peer) -> Result<(), Refused> {
+        let (publisher, picture) = key;
         let scaler = match picture {
             None => None,
             Some((picture, _)) => {
                 let most = self.state.settings.limits.pictures;
-                self.relay.streams.check_pictures(source, &offered.name, asker, most)?;
+                self.relay.streams.check_pictures(publisher, &offered.name, asker, most)?;
                 Some((self.scaler(&offered)?, picture))
             }
         };
@@ -170,7 +183,8 @@ impl Control {
         let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
         self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
         let info = upstream(&offered, name.clone(), picture);
-        let publisher_port = Arc::new(PublisherPort::<Untyped>::new(offered.clone(), source, incarnation, None));
+        let publisher_port =
+            Arc::new(PublisherPort::<Untyped>::new(offered.clone(), publisher, source.incarnation, None));
         let (forward, events, memory) = (publisher_port.clone(), self.state.events.clone(), self.state.memory.clone());
         let subscriber_port = Arc::new_cyclic(|subscriber_port| {
             let sink = Sink::callback(forwarder(forward, scaler, subscriber_port.clone()));
@@ -178,7 +192,8 @@ impl Control {
         });
         self.state.add_subscriber(number, subscriber_port.clone());
         crate::port::LOCAL.subscribers().insert(PortRef { node: self.state.id, port: number }, subscriber_port.clone());
-        self.relay.streams.begin(key, Hosted { publisher_port, subscriber_port, port: number }, asker, Instant::now());
+        let hosted = Hosted { publisher_port, subscriber_port, port: number, source };
+        self.relay.streams.begin(key, hosted, asker, Instant::now());
         self.matching.connect((offered.name, name), None);
         self.own_ports_added(vec![(number, info)]);
         Ok(())
@@ -275,6 +290,12 @@ impl Control {
         crate::port::LOCAL.subscribers().remove(&PortRef { node: self.state.id, port: hosted.port });
         self.state.remove_subscriber(hosted.port, || ());
         self.own_port_removed(hosted.port);
+    }
+}
+
+impl Source {
+    fn of(node: &Document) -> Self {
+        Self { incarnation: node.incarnation, clock: node.clock.clone() }
     }
 }
 
