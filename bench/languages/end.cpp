@@ -103,16 +103,26 @@ private:
     std::uint64_t count_ = 0, looked_ = 0;
 };
 
+std::uint64_t word(const std::uint8_t* bytes) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes, sizeof(word));
+    return word;
+}
+
+// Four sums at once, as the compiler of the ends in Rust makes them of one: the row compares libraries, not compilers. With one sum g++ 12 takes
+// twice as long for 1 MiB.
 std::uint64_t checksum(const std::uint8_t* bytes, std::size_t size) {
-    std::uint64_t sum = 0, word = 0;
+    std::uint64_t a = 0, b = 0, c = 0, d = 0;
     std::size_t at = 0;
-    for (; at + 8 <= size; at += 8) {
-        std::memcpy(&word, bytes + at, 8);
-        sum += word;
+    for (; at + 32 <= size; at += 32) {
+        a += word(bytes + at);
+        b += word(bytes + at + 8);
+        c += word(bytes + at + 16);
+        d += word(bytes + at + 24);
     }
-    word = 0;
-    std::memcpy(&word, bytes + at, size - at);
-    return sum + word;
+    std::uint8_t rest[32] = {};
+    std::memcpy(rest, bytes + at, size - at);
+    return a + b + c + d + word(rest) + word(rest + 8) + word(rest + 16) + word(rest + 24);
 }
 
 // The checksum of `size` bytes that are all this one.

@@ -170,7 +170,7 @@ def report(times: "array[int]", copies: Copies | None = None) -> None:
 
 def ping(node: thalweg.Node, terms: Terms) -> None:
     publisher = node.publisher(PING, bytes, **terms.options())
-    subscriber = node.subscriber(PONG, bytes, **terms.options())
+    subscriber = node.subscriber(PONG, bytes, polled=True, **terms.options())
     work, times = Work(publisher, terms), array("Q", bytes(8 * terms.count))
     send, receive, wait, warmup = work.send, work.receive, subscriber.wait, terms.warmup
     connected(publisher, subscriber)
@@ -192,7 +192,7 @@ def ping(node: thalweg.Node, terms: Terms) -> None:
 
 def pong(node: thalweg.Node, terms: Terms) -> None:
     publisher = node.publisher(PONG, bytes, **terms.options())
-    subscriber = node.subscriber(PING, bytes, **terms.options())
+    subscriber = node.subscriber(PING, bytes, polled=True, **terms.options())
     work = Work(publisher, terms)
     send, receive = work.send, work.receive
     connected(publisher, subscriber)
@@ -231,7 +231,8 @@ def publish(node: thalweg.Node, terms: Terms) -> None:
 
 
 def subscribe(node: thalweg.Node, terms: Terms) -> None:
-    subscriber = node.subscriber(SAMPLES, bytes, **terms.options())
+    # Beside a callback, as users get it without a word more.
+    subscriber = node.subscriber(SAMPLES, bytes, polled=terms.beside == "none", **terms.options())
     if terms.beside != "none":
         pause = ASLEEP_S if terms.beside == "asleep" else 0.0
         other = node.subscriber(BESIDE, bytes, lambda _: sleep(pause) if pause else None, **terms.options())

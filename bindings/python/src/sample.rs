@@ -166,8 +166,8 @@ impl Info {
 
     /// The name of the publishing port; `None`: not known any more.
     #[getter]
-    fn source(&self) -> Option<String> {
-        self.source.name(&self.info)
+    fn source(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| self.source.name(&self.info)) // a polled port may be held by the thread that waits for it
     }
 
     /// The id of the publishing node.

@@ -189,6 +189,30 @@ class Ports(unittest.TestCase):
         self.assertTrue(asleep.is_set() and not let_go.is_set())
         let_go.set()
 
+    def test_a_polled_port_receives_on_the_thread_that_waits(self) -> None:
+        for carrier in ("shm", "tcp"):
+            with self.subTest(carrier):
+                publisher = self.here.publisher("/polled", bytes, carriers=[carrier], reliability="reliable")
+                subscriber = self.there.subscriber("/polled", bytes, polled=True, carriers=[carrier], reliability="reliable")
+                self.connected(publisher, subscriber)
+                self.assertIsNone(subscriber.wait(0.0))
+                self.assertIsNone(subscriber.take())
+                for number in range(100):
+                    publisher.publish(bytes([number]))
+                    sample = subscriber.wait(LONG)
+                    self.assertEqual((bytes(sample), sample.info.source), (bytes([number]), publisher.name))
+                self.assertRaises(thalweg.UsageError, subscriber.fileno)
+                ended = threading.Event()
+                waiter = threading.Thread(target=lambda: ([None for _ in subscriber], ended.set()))
+                waiter.start()
+                # Others ask while it waits.
+                for _ in range(3):
+                    self.assertEqual((subscriber.connected, subscriber.dropped), (1, 0))
+                subscriber.close()
+                self.assertTrue(ended.wait(LONG))
+                waiter.join()
+                publisher.close()
+
     def test_iteration_ends_when_closed(self) -> None:
         publisher, subscriber = self.pair(depth=100)
         for number in range(10):

@@ -115,13 +115,15 @@ class Node:
         sched: str | None = None,
         carriers: Iterable[str] | None = None,
         session: str | None = None,
+        polled: bool = False,
         **policies: Policy,
     ) -> Subscriber[Any]:
         """Opens a subscriber to a topic, or to all that match a pattern. With `None` for the type it takes any, as bytes. A callback runs
-        on a thread of its own.
+        on a thread of its own. `polled`: the thread that waits receives, too, which saves a change of threads for each sample.
         """
         stated = {"reliability": reliability, "depth": depth, "deadline": deadline, "sched": sched, **policies}
-        subscriber: Subscriber[Any] = Subscriber(self._raw, topic, type_of(kind), port_options(name, session, carriers, stated))
+        options = port_options(name, session, carriers, stated)
+        subscriber: Subscriber[Any] = Subscriber(self._raw, topic, type_of(kind), options, polled=polled)
         if callback is not None:
             subscriber.call(callback)
         return subscriber

@@ -168,7 +168,15 @@ class Loan:
 class Subscriber(Generic[T]):
     """A subscriber as Python holds it; `thalweg.Subscriber` adds iteration and callbacks."""
 
-    def __init__(self, node: Node, topic: str, kind: Type, options: dict[str, Any], answering_with: Publisher[Any] | None = None) -> None: ...
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        kind: Type,
+        options: dict[str, Any],
+        answering_with: Publisher[Any] | None = None,
+        polled: bool = False,
+    ) -> None: ...
     @property
     def name(self) -> str:
         """The port's name."""

@@ -149,7 +149,7 @@ impl Publisher {
         let builder = handle.node()?.publisher::<Untyped>(topic).described(kind.get().description().clone());
         let mut builder = with_options!(builder, options);
         if let Some(answers) = answered_at {
-            builder = answers.get().with(|subscriber| builder.answered_at(subscriber))?;
+            builder = answers.get().with(py, |subscriber| builder.answered_at(subscriber))?;
         }
         let publisher = away(py, || builder.open())?.map_err(|error| raised(py, error))?;
         let (name, topic) = (publisher.name().to_owned(), publisher.topic().to_owned());
