@@ -6,7 +6,7 @@
 use crate::error::MessageError;
 use crate::message::Type;
 use crate::message::numbers::numpy_here;
-use crate::process::Inside;
+use crate::process::{Inside, away};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
@@ -166,8 +166,8 @@ impl Info {
 
     /// The name of the publishing port; `None`: not known any more.
     #[getter]
-    fn source(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| self.source.name(&self.info)) // a polled port may be held by the thread that waits for it
+    fn source(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        away(py, || self.source.name(&self.info)) // the thread that waits at a polled port holds it for up to a slice
     }
 
     /// The id of the publishing node.
