@@ -231,7 +231,7 @@ def publish(node: thalweg.Node, terms: Terms) -> None:
 
 
 def subscribe(node: thalweg.Node, terms: Terms) -> None:
-    # Beside a callback, as users get it without a word more.
+    # The row with a callback beside is about ports as they are by default.
     subscriber = node.subscriber(SAMPLES, bytes, polled=terms.beside == "none", **terms.options())
     if terms.beside != "none":
         pause = ASLEEP_S if terms.beside == "asleep" else 0.0
