@@ -15,7 +15,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for news of the broker; a request to end waits as long.
@@ -77,7 +77,9 @@ pub fn run(
     fs::create_dir_all(&settings.state)?;
     let (devices, over) = (Devices::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| carriers::tell(client, &settings.host, &|| devices.get(), &|| over.load(Ordering::Relaxed)));
+        scope.spawn(|| {
+            carriers::tell(client, &settings.host, &|| devices.all().clone(), &|| over.load(Ordering::Relaxed))
+        });
         let _ends = Ends(&over);
         obey(client, settings, (channels, &devices), ended, tell)
     })
@@ -88,15 +90,24 @@ pub fn run(
 struct Devices(Mutex<Vec<(String, u64)>>);
 
 impl Devices {
-    fn get(&self) -> Vec<(String, u64)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn all(&self) -> MutexGuard<'_, Vec<(String, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Only those that are in this plan, too. A tunnel that goes is no end of a link that is down.
+    fn retain(&self, plan: Option<&Plan>, host: &str) {
+        let planned = planned_devices(plan, host);
+        self.all().retain(|(device, _)| planned.iter().any(|(other, _)| other == device));
     }
 
     /// Those of a plan that is to be installed, whether it can be or not: one that is not there is the end of a link that is down.
     fn note(&self, plan: Option<&Plan>, host: &str) {
-        let devices = plan.map(|plan| crate::queues::devices(plan, host)).unwrap_or_default();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = devices;
+        *self.all() = planned_devices(plan, host);
     }
+}
+
+fn planned_devices(plan: Option<&Plan>, host: &str) -> Vec<(String, u64)> {
+    plan.map(|plan| crate::queues::devices(plan, host)).unwrap_or_default()
 }
 
 /// The plan of a step.
@@ -133,8 +144,9 @@ fn obey(
     let mut pause = None;
     while !ended() {
         if let Some(step) = agent.step(started.elapsed()) {
-            let outcome = carry_out(step, settings, channels);
             let plan = planned(step);
+            devices.retain(plan.as_ref(), &settings.host);
+            let outcome = carry_out(step, settings, channels);
             // A tunnel is no end of a link that is down before it is made.
             devices.note(plan.as_ref(), &settings.host);
             let has_plan = agent.desired().plan.is_some();
@@ -283,4 +295,28 @@ fn keep(file: &Path, desired: &Desired) -> io::Result<()> {
     opened.sync_all()?;
     fs::rename(&fresh, file)?;
     file.parent().map_or(Ok(()), |parent| fs::File::open(parent)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qos::plan::Link;
+
+    /// Otherwise the broker would hear that the link of a tunnel is down which its agent takes away.
+    #[test]
+    fn devices_that_a_plan_has_not_are_forgotten_before_they_go_and_new_ones_noted_when_they_are_there() {
+        let plan = |devices: &[&str]| {
+            let link = |device: &&str| Link { from: "a".into(), device: Some((*device).to_owned()), ..Link::default() };
+            Plan { links: devices.iter().map(link).collect(), ..Plan::default() }
+        };
+        let (devices, next) = (Devices::default(), plan(&["eth0", "eth1"]));
+        let names = || devices.all().iter().map(|(device, _)| device.clone()).collect::<Vec<_>>();
+        devices.note(Some(&plan(&["eth0", "vx"])), "a");
+        devices.retain(Some(&next), "a");
+        assert_eq!(names(), ["eth0"]);
+        devices.note(Some(&next), "a");
+        assert_eq!(names(), ["eth0", "eth1"]);
+        devices.retain(None, "a");
+        assert!(names().is_empty());
+    }
 }
