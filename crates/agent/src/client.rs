@@ -192,7 +192,7 @@ impl Client {
     }
 
     /// Makes the plan of this text the one that all hosts have to have, or takes the plan away: all hosts have to be as they were
-    /// before. Only if nobody changed it since revision `after`.
+    /// before. Only if nobody changed it since revision `after`; a broker that plans by itself refuses as long as a session is admitted instead.
     ///
     /// # Errors
     /// See [`ClientError`].

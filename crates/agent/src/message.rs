@@ -3,7 +3,7 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `PUT /v1/plan?after=REVISION` | the text of a plan file | [`Accepted`]; 409 if somebody else changed it since that revision |
-//! | `DELETE /v1/plan?after=REVISION` | | the same |
+//! | `DELETE /v1/plan?after=REVISION` | | the same; of a broker that plans by itself: 409 as long as a session is admitted |
 //! | `PUT /v1/sessions/NAME` | the text of a session file | [`Session`]; 409 if it does not fit |
 //! | `PUT /v1/sessions/NAME?dry_run=true` | the same | the same, and nothing is changed |
 //! | `DELETE /v1/sessions/NAME` | | [`Accepted`] |

@@ -203,7 +203,8 @@ impl Broker {
         self.started.elapsed()
     }
 
-    /// Changes the plan, if nobody else did since that revision. A broker with a contract plans by itself.
+    /// Changes the plan, if nobody else did since that revision. A broker with a contract plans by itself: that is no user's change, and sessions alone
+    /// stand against taking its plan away.
     async fn change(self: &Arc<Self>, plan: Option<(String, Vec<String>)>, after: u64) -> Result<Accepted, Refused> {
         let _turn = self.turn().await;
         let disk = self.disk().await;
@@ -221,7 +222,7 @@ impl Broker {
                 "this domain has a part in sessions over several, such as {name}: who asked for them stops them first"
             ));
         }
-        if present != after {
+        if contract.is_none() && present != after {
             return refused(format!(
                 "somebody else changed the plan: it has revision {present}, not {after}; look, and try again"
             ));

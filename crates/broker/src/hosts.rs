@@ -49,6 +49,13 @@ pub struct Kept {
     pub crossings: Vec<Crossing>,
 }
 
+impl Kept {
+    /// `true` if the broker plans by itself, and hosts have to have its plan: not when a user has taken that away, until a session is asked for.
+    pub fn is_planning(&self) -> bool {
+        self.contract.is_some() && self.plan.is_some()
+    }
+}
+
 /// The plan, and what agents have said.
 #[derive(Debug)]
 pub struct Hosts {

@@ -253,8 +253,13 @@ impl Broker {
         let written = tokio::task::spawn_blocking(move || {
             let texts: Vec<String> = changes.iter().map(|(key, _)| crossings.text_of(key)).collect();
             let shown = || changes.iter().map(|(key, _)| key).zip(&texts);
-            let is_news = shown().any(|(key, text)| crossings.texts().differs(key, text));
-            let revision = broker.hosts().kept().revision + u64::from(is_news);
+            // Without a plan hosts hear of no channels.
+            let (before, is_planning) = {
+                let hosts = broker.hosts();
+                (hosts.kept().revision, hosts.kept().is_planning())
+            };
+            let is_news = is_planning && shown().any(|(key, text)| crossings.texts().differs(key, text));
+            let revision = before + u64::from(is_news);
             let done = disk.keep_crossings(revision, &changes);
             let mut domains = crossings.domains();
             match done {

@@ -89,11 +89,12 @@ impl Broker {
         }
     }
 
-    /// `true` if the plan is for these links, or nothing is planned. Then there is no reason any more why not.
+    /// `true` if the plan is for these links, or nothing is planned, as after `restore --all`: no report brings a plan back. Then there is no reason any
+    /// more why not.
     fn is_planned_for(&self, links: &Rates) -> bool {
         let is_planned = {
             let hosts = self.hosts();
-            hosts.kept().links == *links || hosts.kept().contract.is_none()
+            hosts.kept().links == *links || !hosts.kept().is_planning()
         };
         if is_planned {
             *self.unplanned() = None;
@@ -135,7 +136,7 @@ impl Broker {
         let kept = self.hosts().kept().clone();
         let (planned, taken) = (kept.revision + 1, kept.reduction.clone());
         let are_same = asked(&kept) == sessions;
-        if kept.links != links {
+        if kept.links != links || !kept.is_planning() {
             return;
         }
         let mut watch = Meanwhile::new(self.clone(), links);

@@ -7,6 +7,11 @@ fn eth0(up: bool) -> Vec<Carrier> {
     vec![Carrier { device: "eth0".into(), up, ..Carrier::default() }]
 }
 
+/// Its cable is bad: it has a tenth of the contract's rate.
+fn slow() -> Vec<Carrier> {
+    vec![Carrier { rate_bits_per_s: Some(1_000_000), ..eth0(true).remove(0) }]
+}
+
 /// Looks until it is so.
 fn until(mut is_so: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
@@ -210,4 +215,37 @@ deadline = "5 ms"
     assert_eq!(carries(&ann.links().unwrap()), 1_000_000);
     assert_eq!(ann.state_link("wire", Some(9_000_000)).unwrap().because, None);
     ann.request_session("map", &session("map", 10)).unwrap();
+}
+
+/// What a user has taken away comes back for a user, and for no report.
+#[test]
+fn a_plan_that_was_taken_away_comes_back_with_a_session_and_with_no_report() {
+    let testbed = Testbed::planning();
+    let (ann, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    let taken = ann.change_plan(None, ann.plan().unwrap().revision).unwrap().revision;
+    host.report_carriers("a", &slow()).unwrap();
+    // It would be planned for before this is answered.
+    let links = ann.state_link("wire", Some(5_000_000)).unwrap();
+    assert_eq!((carries(&links), links.because), (1_000_000, None), "it is heard all the same");
+    let now = ann.plan().unwrap();
+    assert_eq!((now.revision, now.plan), (taken, None));
+    ann.request_session("camera", &thinnable("camera", 2)).unwrap();
+    until(|| ann.session("camera").unwrap().channels[0].scale > 1);
+    assert!(ann.plan().unwrap().plan.is_some());
+}
+
+/// The broker's own plan is no change by somebody else.
+#[test]
+fn who_takes_the_plan_away_is_refused_for_a_session_and_for_no_report() {
+    let testbed = Testbed::planning();
+    let (ann, host) = (testbed.client(Kind::User, "ann"), testbed.client(Kind::Host, "a"));
+    let seen = ann.plan().unwrap().revision;
+    host.report_carriers("a", &slow()).unwrap();
+    until(|| ann.plan().unwrap().revision > seen);
+    assert!(ann.change_plan(None, seen).is_ok());
+    let seen = ann.plan().unwrap().revision;
+    testbed.client(Kind::User, "bob").request_session("map", &session("map", 10)).unwrap();
+    for after in [seen, ann.plan().unwrap().revision] {
+        assert_eq!(status(ann.change_plan(None, after)), 409, "another user's session");
+    }
 }
