@@ -449,3 +449,29 @@ fn a_slow_link_in_another_domain_thins_the_least_important_session() {
     assert!(thinned.len() >= 2 && thinned.iter().all(|line| line.contains("low")), "{thinned:?}");
     assert!(thinned.last().is_some_and(|line| line.contains("what they asked for")), "{thinned:?}");
 }
+
+#[test]
+fn a_domain_whose_plan_was_taken_away_sells_nothing_until_its_hosts_have_it_again() {
+    let testbed = Testbed::new();
+    testbed.request(&session("first", 934, "100 ms")).unwrap(); // all are ready
+    testbed.ann().stop_session("first").unwrap();
+    let of_wan = testbed.client(1, Kind::User, "ann");
+    // Once the session has ended there, too.
+    let taken = eventually(|| of_wan.change_plan(None, of_wan.plan().unwrap().revision).ok());
+    let text = session("teleop", 934, "100 ms");
+    let refused = testbed.request(&text);
+    let Err(ClientError::Unfit(said, _)) = refused else { panic!("{refused:?}") };
+    assert!(said.contains("of domain wan") && said.contains("restore --all"), "{said}");
+    assert_eq!((of_wan.plan().unwrap().revision, testbed.all_sold()), (taken.revision, vec![0.0; 3]));
+    // A session inside brings it back.
+    let near = session("near", 100, "1 s").replace("base/desk", "wb").replace("\"cam\"", "\"rw\"");
+    of_wan.request_session("near", &near).unwrap();
+    let early = testbed.ann().request_session("teleop", &text);
+    assert!(
+        matches!(&early, Err(ClientError::Refused(503, said)) if said.contains("pipes of domain wan")),
+        "{early:?}"
+    );
+    testbed.install(1);
+    testbed.request(&text).unwrap();
+    eventually(|| (testbed.all_sold() == [RATE; 3]).then_some(()));
+}

@@ -21,7 +21,7 @@ use axum::http::request::Parts;
 use qos::admission::Bucket;
 use qos::contract::rule::{Right, Rule};
 use qos::contract::session::Session as File;
-use qos::contract::{Contract, flow};
+use qos::contract::{Contract, flow, pipe};
 use qos::plan::{self, Offer};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +41,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TRYING: Duration = Duration::from_secs(5);
 /// Most offers of a refusal.
 const MOST_OFFERS: usize = 3;
+/// Why pipes sell nothing whose queues a user has taken away.
+const TAKEN_AWAY: &str = "the plan was taken away from the hosts (`thalweg restore --all`); a session inside this domain brings it \
+                          back, or a new start of its broker";
 
 /// A broker's part in sessions over several domains.
 #[derive(Debug)]
@@ -131,6 +134,12 @@ impl Crossings {
         }
         *self.sizes.lock().unwrap_or_else(PoisonError::into_inner) = (wanted, reduction.because.clone());
         all
+    }
+
+    /// The same reduction, by which all pipes are left out.
+    pub(super) fn without_pipes(&self, reduction: Reduction) -> Reduction {
+        let left_out = self.contract.pipes.iter().map(pipe::Pipe::port).collect();
+        Reduction { left_out, because: TAKEN_AWAY.to_owned(), ..reduction }
     }
 
     /// The pipes (by name) that are smaller by this reduction.

@@ -154,13 +154,14 @@ impl Broker {
     }
 
     /// Pipes that are left out of the plan sell nothing, and those that are smaller there give their sessions fewer samples; those that are in it
-    /// again, or larger, sell and give more when all hosts have it. Called while nobody else keeps a change.
+    /// again, or larger, sell and give more when all hosts have it. Without a plan all pipes are left out. Called while nobody else keeps a change.
     pub(super) fn fit_pipes(self: &Arc<Self>) {
         let Some(crossings) = self.crossings() else { return };
-        let (reduction, revision) = {
+        let (reduction, revision, is_planning) = {
             let hosts = self.hosts();
-            (hosts.kept().reduction.clone(), hosts.kept().revision)
+            (hosts.kept().reduction.clone(), hosts.kept().revision, hosts.kept().is_planning())
         };
+        let reduction = if is_planning { reduction } else { crossings.without_pipes(reduction) };
         let each = crossings.fit_pipes(self.now(), &reduction, revision);
         each.into_iter().for_each(|effects| self.spawn(effects));
     }
