@@ -1,5 +1,6 @@
 //! `thalweg session`: topics and subscribers that a broker admits together, with a bound, or refuses together, with offers.
 
+mod decision;
 mod log;
 
 use crate::domain::{BrokerArguments, failure};
@@ -11,6 +12,7 @@ use crate::signals::Stop;
 use agent::client::{Client, ClientError};
 use agent::message::{DomainPart, Pipe, Session, SessionChannel, SessionState, Side};
 use clap::{Args, Subcommand};
+use decision::decided;
 use qos::contract::session;
 use qos::{show_bit_rate, show_time};
 use serde_json::json;
@@ -49,7 +51,7 @@ enum Verb {
     Request {
         /// The session: a TOML file
         file: PathBuf,
-        /// Longest wait for the agents
+        /// Longest wait for domains that cannot decide yet, and then for the agents
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
         patience: Duration,
         /// Only ask whether it would be admitted, and with which bounds
@@ -168,7 +170,9 @@ fn request(client: &Client, asked: &Asked<'_>, waits: (Duration, &Stop), output:
         Err(ClientError::Refused(404, _)) => None,
         Err(other) => return Err(failure(other)),
     };
-    asked.admitted(client.request_session(name, text), output)?;
+    let ((patience, stop), began) = (waits, Instant::now());
+    let again = || began.elapsed() < patience && stop.sleep_until(Instant::now() + LOOK_EVERY);
+    asked.admitted(decided(|| client.request_session(name, text), again), output)?;
     let session = active(client, asked, waits).map_err(|why| put_back(client, name, before, &why))?;
     output.result(&session, || shown(&session))?;
     Ok(session)
