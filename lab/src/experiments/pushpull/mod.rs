@@ -259,7 +259,8 @@ const NEARLY_ALL: &str = "A proxy takes all but one of 2^24 samples: one that ta
                           subscriber, whose code for it is never entered.";
 const HALF: &str = "Table 4 is of the way there alone, by udp (for datagrams the kernel says when they came), measured in runs of their own (9; 5 with --quick), of which the tables have the medians, with \
                     every sample's stages noted. All being on one processor, a relay's own processor time is nearly all that the \
-                    way over it takes longer: what is left for `proxy com` is little, and within the noise of two means.";
+                    way over it takes longer: what is left for `proxy com` is little, and within the noise of two means, so of the 18 \
+                    components it alone is judged together with another one, `proxy cpu`.";
 /// Largest factor by which a proxy at the publisher or subscriber may lengthen a round trip.
 const LONGER: f64 = 1.03;
 /// Name of the relay's node.
