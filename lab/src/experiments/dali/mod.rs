@@ -44,7 +44,7 @@ use crate::experiments::Tally;
 use crate::link::SLACK;
 use crate::part::Role;
 use crate::results::{Bar, Findings, Skipped};
-use crate::statistics::{Distribution, median};
+use crate::statistics::Distribution;
 use crate::topology::FULL_PACKET;
 use arm::ARMS;
 use std::time::Duration;
@@ -100,11 +100,6 @@ fn worst(values: impl Iterator<Item = f64>) -> f64 {
     values.reduce(larger).unwrap_or(f64::NAN)
 }
 
-/// Of two repetitions, those of a small run, the better one; of more the median.
-fn typical(values: &[f64]) -> f64 {
-    if values.len() <= 2 { values.iter().copied().fold(f64::NAN, f64::max) } else { median(values) }
-}
-
 /// A bar of a value that the paper prints.
 fn printed(series: &str, value: f64, deviation: f64) -> Bar {
     Bar { series: series.to_owned(), value, deviation, mark: None }
@@ -118,11 +113,5 @@ mod tests {
     fn what_was_not_measured_is_the_worst() {
         assert!(worst([].into_iter()).is_nan() && worst([1.0, f64::NAN, 2.0].into_iter()).is_nan());
         assert_eq!(worst([1.0, 3.0, 2.0].into_iter()), 3.0);
-    }
-
-    #[test]
-    fn of_two_repetitions_the_better_counts_and_of_more_the_median() {
-        assert_eq!([typical(&[1.0]), typical(&[1.0, 9.0]), typical(&[1.0, 2.0, 9.0])], [1.0, 9.0, 2.0]);
-        assert!(typical(&[]).is_nan() && typical(&[f64::NAN; 2]).is_nan());
     }
 }
