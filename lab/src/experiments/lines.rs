@@ -19,12 +19,14 @@ pub(super) fn judge(during: &str, reports: &[LinkReport], findings: &mut Finding
             rate / 1_000_000
         );
         findings.checks.push(Check::at_most(name, ahead as f64, (2 * FULL_PACKET + slack(rate)) as f64));
-        let busy = of_rate().filter_map(|report| report.rate).fold(f64::NAN, f64::max) / 1e6;
+        let busy = of_rate().filter_map(|report| report.rate).reduce(f64::max);
+        let busy =
+            busy.map_or("never busy for 10 ms".to_owned(), |rate| format!("{:.2} Mbit/s while busy", rate / 1e6));
         let still: f64 = of_rate().map(|report| report.stood_still_ms).sum();
         let late = of_rate().map(|report| report.lateness_us.p99).fold(0.0, f64::max);
         let overflowed: u64 = of_rate().map(|report| report.counts.overflowed).sum();
         findings.notes.push(format!(
-            "lines of {} Mbit/s, {during}: {busy:.2} Mbit/s while busy, a frame late by {late:.0} µs at p99, {overflowed} found the line's \
+            "lines of {} Mbit/s, {during}: {busy}, a frame late by {late:.0} µs at p99, {overflowed} found the line's \
              queue full, the lines stood still for {still:.1} ms",
             rate / 1_000_000
         ));
@@ -80,6 +82,18 @@ mod tests {
             judge("run", &[report(10), report(ahead)], &mut findings);
             assert_eq!(findings.checks.iter().map(|check| check.pass).collect::<Vec<_>>(), [pass]);
         }
+    }
+
+    #[test]
+    fn a_line_that_was_never_busy_has_no_rate_while_busy() {
+        let noted = |rates: [Option<f64>; 2]| {
+            let mut findings = Findings::default();
+            judge("run", &rates.map(|rate| LinkReport { rate, ..report(10) }), &mut findings);
+            findings.notes.concat()
+        };
+        assert!(noted([None, Some(99e6)]).contains("run: 99.00 Mbit/s while busy, a frame late"));
+        let idle = noted([None, None]);
+        assert!(idle.contains("run: never busy for 10 ms, a frame late") && !idle.contains("NaN"), "{idle}");
     }
 
     #[test]
