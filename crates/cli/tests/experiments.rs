@@ -186,6 +186,7 @@ fn pushpull_sizes_are_measured_at_every_distance() {
     for (experiment, cells) in [("pushpull-1", 32), ("pushpull-2", 32), ("pushpull-3", 40), ("pushpull-4", 48)] {
         let Some(document) = run(experiment) else { return };
         assert_eq!(factors(&document, "payload_bytes").len(), cells, "{experiment}");
+        // Streams lose nothing on a slow machine either, and at this size what is seconds late is not lost. How late is for the lab's claims.
         assert_eq!(passed(&document, "lost").len(), cells / 8, "{experiment}");
     }
 }

@@ -30,7 +30,7 @@ pub(super) use sizes::PushPullSizes;
 
 use super::{Tally, shuffled};
 use crate::error::{Error, Result};
-use crate::lab::Lab;
+use crate::lab::{Lab, Size};
 use crate::link::LinkReport;
 use crate::part::{Hog, LONG, Measured, NodeSettings, Part, Place, processors};
 use crate::round_trips::{FORWARD, Hop, Measure, PING, PONG, PingPong, Route};
@@ -155,6 +155,15 @@ struct Amount {
     period: Duration,
     /// Longest wait for the last ones to come back.
     patience: Duration,
+}
+
+/// Longest wait for round trips of which none may be lost. A run for the shape of its results is made beside other work, which may hold
+/// one up for seconds: it is late then, and not lost.
+const fn patience(size: Size) -> Duration {
+    match size {
+        Size::Tiny => Duration::from_secs(10),
+        Size::Ci | Size::Quick | Size::Whole => Duration::from_secs(1),
+    }
 }
 
 impl Testbed {

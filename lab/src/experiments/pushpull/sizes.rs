@@ -4,7 +4,8 @@
 
 use super::linear::{self, Point};
 use super::{
-    AT_RELAY, Amount, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed, quotients, routers,
+    AT_RELAY, Amount, LONGER, Layout, NEARLY_ALL, NONE, PLACES, PUBLISHER, SUBSCRIBER, Testbed, patience, quotients,
+    routers,
 };
 use crate::error::Result;
 use crate::experiments::{Experiment, Tally, lines, shuffled};
@@ -92,7 +93,7 @@ fn amount(options: &Options) -> (usize, Amount) {
         Size::Quick => (15, 25), // processes differ more than round trips of the same ones
         Size::Whole => (9, 500),
     };
-    (repetitions, Amount { count, warmup: 10, period: Duration::from_millis(1), patience: Duration::from_secs(1) })
+    (repetitions, Amount { count, warmup: 10, period: Duration::from_millis(1), patience: patience(options.size) })
 }
 
 /// Every layout, place and size in turns; each repetition has processes of its own, but in a short run.
