@@ -143,8 +143,11 @@ impl Runs {
         (margin.limit, margin.relation) = (check.limit, check.relation.clone());
         if check.verdict != Verdict::Pass {
             let found = check.value.map_or("nothing".to_owned(), |value| value.to_string());
-            let Check { name, relation, limit, .. } = check;
-            self.wrong.push(format!("{name}: {found}, not {relation} {limit}"));
+            let Check { name, relation, limit, because, .. } = check;
+            self.wrong.push(match because {
+                Some(because) => format!("{name}: {found}, wanted {relation} {limit}, inconclusive: {because}"),
+                None => format!("{name}: {found}, not {relation} {limit}"),
+            });
         }
     }
 }
@@ -256,6 +259,16 @@ mod tests {
         assert!(found.gate_at_most > 1.0 / 200.0, "one failure is too many for so few rounds");
         let broken_off = Alarms::of(&[runs(&[Pass, Pass, Fail]), runs(&[Pass, Fail])]);
         assert_eq!((broken_off.rounds, broken_off.alarmed), (2, 1));
+    }
+
+    #[test]
+    fn what_did_not_pass_is_told_with_the_reason_if_it_is_inconclusive() {
+        let mut runs = Runs::default();
+        let check = Check::at_most("p99", 3.0, 2.0);
+        [check.clone(), check.inconclusive("noise"), Check::at_most("p50", 1.0, 2.0)]
+            .iter()
+            .for_each(|one| runs.count(one));
+        assert_eq!(runs.wrong, ["p99: 3, not <= 2", "p99: 3, wanted <= 2, inconclusive: noise"]);
     }
 
     #[test]
