@@ -96,8 +96,8 @@ fn each_claim_holds() {
     assert!(passed.len() * 2 > experiments.len(), "most are inconclusive: {}", names(&unsure));
 }
 
-/// Each feature once, by an experiment that the seed of `./test` chooses, so that each commit has others. All with `THALWEG_WITHOUT=all`, as the
-/// scheduled job has it: they take as long as the claims themselves.
+/// Each feature once, by an experiment that the seed of `./test` chooses, so that each commit has others. All with `THALWEG_WITHOUT=all`, as
+/// `.ci/nightly` has it: they take as long as the claims themselves.
 fn left_out() -> Vec<(&'static str, &'static str, &'static str)> {
     if std::env::var("THALWEG_WITHOUT").is_ok_and(|which| which == "all") {
         return BROKEN.to_vec();
