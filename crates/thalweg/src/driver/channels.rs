@@ -5,6 +5,7 @@ use super::attachments::Joining;
 use super::control::{Command, Control};
 use super::entries::Entry;
 use super::matching::{Pair, Progress, Route, Wanted};
+use super::proxy::came_by;
 use super::reader::{CALLBACK, ServedBy};
 use super::{Fetch, Holder};
 use crate::carrier;
@@ -33,6 +34,8 @@ pub(crate) struct SubscriberEnd {
     open: Option<Arc<Channel>>,
     /// The channel before the present one, unless its history was not complete. A thread may have delivered from it while this end cut it.
     before: Option<Arc<Channel>>,
+    /// The channel before the present one, if it ended before its history. Samples may wait there.
+    unfinished: Option<Arc<Channel>>,
     /// A channel that takes the place of the present one when that has ended.
     pub(super) upcoming: Option<Upcoming>,
 }
@@ -181,7 +184,7 @@ impl Control {
     }
 
     /// Samples of a channel wait for its history, where the subscriber gets samples that were published before the channel opened.
-    pub(super) fn joins_late(&self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
+    pub(super) fn joins_late(&mut self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
         let wanted = self.matching.get(&pair).filter(|wanted| has_history(wanted, channel))?;
         let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
         // A subscriber of a hosted stream fetches its history itself. Only samples that an outage left out are passed on.
@@ -189,7 +192,17 @@ impl Control {
             return None;
         }
         channel.counters.made_up.store(u64::MAX, Ordering::Relaxed);
-        let late = Arc::new(Latecomer::new(before.map_or(0, |(_, seq)| seq), channel.account.clone()));
+        let (after, account) = (before.map_or(0, |(_, seq)| seq), || channel.account.clone());
+        let unfinished = self.ends.get_mut(&pair).and_then(|end| end.unfinished.take());
+        let late = match unfinished.filter(|its| its.incarnation == channel.incarnation) {
+            None => Latecomer::new(after, account()),
+            // While a callback runs nothing is handed over, and all that came counts as delivered.
+            Some(its) => {
+                let next = its.gate.next_history(after, account());
+                next.unwrap_or_else(|| Latecomer::new(after.max(came_by(&its)), account()))
+            }
+        };
+        let late = Arc::new(late);
         channel.gate.wait_for_history(late.clone());
         Some(late)
     }
@@ -203,7 +216,10 @@ impl Control {
         subscriber_port: Arc<dyn AnySubscriber>,
         late: Arc<Latecomer>,
     ) {
-        let Some(wanted) = self.matching.get(&pair) else { return late.end(subscriber_port.as_ref()) };
+        let Some(wanted) = self.matching.get(&pair) else {
+            late.end(subscriber_port.as_ref());
+            return;
+        };
         let PortRef { node, port } = channel.publisher;
         let holder = || Holder::publisher(&self.state, node, port, &wanted.publisher);
         let holder = has_history(wanted, channel).then(holder);
@@ -244,13 +260,16 @@ impl Control {
         if !self.is_open(channel) {
             return; // an older channel; the present one continues
         }
-        let came = channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last());
         let history = channel.gate.give_up_history();
-        let last = history.unwrap_or(came);
+        let last = history.unwrap_or_else(|| came_by(channel));
         let delivered = (last > 0).then_some((channel.incarnation, last));
         self.matching.ended(pair, channel.id, delivered, Instant::now());
         if let Some(end) = self.ends.get_mut(&pair) {
-            (end.open, end.before) = (None, history.is_none().then(|| channel.clone()));
+            end.open = None;
+            (end.before, end.unfinished) = match history {
+                None => (Some(channel.clone()), None),
+                Some(_) => (None, Some(channel.clone())),
+            };
         }
         self.give_up_handshake(pair);
         if self.begin_upcoming(pair) || self.arrive(pair) {

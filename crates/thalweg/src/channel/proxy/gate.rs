@@ -191,6 +191,11 @@ impl Gate {
         self.late.lock().as_ref()?.give_up()
     }
 
+    /// The junction for the channel after this one, whose history was given up. `None` while a callback runs.
+    pub(crate) fn next_history(&self, after: u64, account: Arc<Account>) -> Option<Latecomer> {
+        self.late.lock().as_ref()?.next(after, account)
+    }
+
     /// From now on, samples go through `shared_handover`. A subscriber that joined just before gets no history any more.
     pub(crate) fn shut(&self, role: Role, subscriber_port: &dyn Deliver, shared_handover: Arc<SharedHandover>) {
         if let Some(late) = self.late.lock().take() {
@@ -215,7 +220,7 @@ impl Gate {
             .as_ref()
             .map_or(0, |(_, shared_handover)| shared_handover.last.load(Ordering::Acquire));
         let late = self.late.lock().clone();
-        late.map_or(0, |late| late.last_given()).max(moved)
+        late.map_or(0, |late| late.last()).max(moved)
     }
 
     fn open(&self) {
