@@ -50,8 +50,8 @@ pub(super) struct Measured {
     since: Duration,
     /// How long that has to last.
     held: Duration,
-    /// The rate was raised, and has not lasted for `held` yet.
-    tried: bool,
+    /// When the rate was raised, until it has lasted for `held`.
+    tried: Option<Duration>,
     /// The last time that the rate was taken down.
     fell: Option<Duration>,
 }
@@ -67,7 +67,7 @@ struct Low {
 impl Measured {
     /// A device of which nothing is known yet, at a link with this rate by the contract.
     pub fn new(now: Duration, least: u64, most: u64, rule: &Hysteresis) -> Self {
-        Self { rate: most, most, least, low: None, since: now, held: rule.held, tried: false, fell: None }
+        Self { rate: most, most, least, low: None, since: now, held: rule.held, tried: None, fell: None }
     }
 
     /// bit/s that is planned for.
@@ -79,7 +79,7 @@ impl Measured {
     pub fn is_forgotten(&self, now: Duration) -> bool {
         let is_old = |at: Duration| now.saturating_sub(at) > 2 * self.held;
         self.rate == self.most
-            && !self.tried
+            && self.tried.is_none()
             && self.fell.is_none_or(is_old)
             && self.low.is_none_or(|low| is_old(low.at))
     }
@@ -91,6 +91,7 @@ impl Measured {
         }
         if taken as f64 >= rule.below * self.rate as f64 {
             self.low = None;
+            self.tried = self.tried.filter(|raised| now.saturating_sub(*raised) < self.held);
             if (taken as f64) < ALL * self.rate as f64 {
                 self.since = now;
             }
@@ -107,10 +108,10 @@ impl Measured {
 
     fn fall(&mut self, now: Duration, rule: &Hysteresis, rate: u64) {
         // Reports of a full link cross it themselves, and may take longer than a rate has to hold.
-        let again = self.tried || self.fell.is_some_and(|fell| now.saturating_sub(fell) <= 2 * self.held);
+        let again = self.tried.is_some() || self.fell.is_some_and(|fell| now.saturating_sub(fell) <= 2 * self.held);
         self.held = if again { (2 * self.held).min(LONGEST_HELD.max(rule.held)) } else { rule.held };
         self.rate = rate.clamp(self.least, self.most);
-        (self.fell, self.low, self.tried) = (Some(now), None, false);
+        (self.fell, self.low, self.tried) = (Some(now), None, None);
     }
 
     /// Time has passed.
@@ -118,8 +119,8 @@ impl Measured {
         if now.saturating_sub(self.since) < self.held {
             return;
         }
-        self.tried = self.rate < self.most;
-        if self.tried {
+        self.tried = (self.rate < self.most).then_some(now);
+        if self.tried.is_some() {
             self.rate = self.rate.saturating_mul(2).min(self.most);
             self.since = now;
         }
@@ -200,6 +201,25 @@ mod tests {
         link.changes.clear();
         link.carries(4_000_000, false, at(1_300_000));
         assert_eq!(link.changes.last(), Some(&MOST));
+    }
+
+    /// Of a queue the link takes nearly all: no higher rate is tried, but that one has lasted.
+    #[test]
+    fn an_attempt_that_lasts_within_the_band_is_over() {
+        let mut link = Link::new();
+        link.carries(4_000_000, true, at(300));
+        link.carries(7_600_000, true, at(60_000));
+        assert_eq!(link.changes, [4_000_000, 8_000_000]);
+        link.changes.clear();
+        link.carries(4_000_000, true, at(300));
+        link.carries(20_000_000, true, at(10_100));
+        assert_eq!(link.changes, [4_000_000, 8_000_000], "the first fall for a long time: 10 s, not 20 s");
+
+        let mut link = Link::new();
+        link.carries(9_000_000 - 1, true, at(300));
+        link.carries(9_500_000, true, at(60_000));
+        assert_eq!(link.device.rate(), MOST);
+        assert!(link.device.is_forgotten(link.now));
     }
 
     #[test]
