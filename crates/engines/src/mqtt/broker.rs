@@ -4,7 +4,7 @@
 
 use super::connection::Connection;
 use super::dial::{Place, Presence};
-use super::subscriptions::{Filter, Target};
+use super::subscriptions::{Filter, Round, Target};
 use super::topics::OWN;
 use crate::engine::Refusals;
 use crate::engine::{Error, Identity, Result};
@@ -91,7 +91,7 @@ impl Broker {
     /// Follows the retained messages of bridges.
     fn watch(&self, kin: &str) -> Arc<Target> {
         let (known, skip) = (self.bridges.clone(), kin.len() + 1);
-        let take = move |presence: &Publish, _: u64| {
+        let take = move |presence: &Publish, _: Round| {
             let node = presence.topic.get(skip..).and_then(|node| std::str::from_utf8(node).ok());
             let Some(Ok(node)) = node.map(|node| NodeId::try_from(node.to_owned())) else { return };
             let mut known = lock(&known);

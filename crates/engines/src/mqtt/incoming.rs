@@ -1,6 +1,7 @@
 //! Samples as they come from the broker.
 
 use super::stamp::{self, Retained, Seen, Stamp};
+use super::subscriptions::Round;
 use super::topics;
 use crate::engine::Refusals;
 use crate::engine::{Deliver, Sample};
@@ -23,7 +24,7 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// Gives a sample on, unless it is this engine's own, has come before, or has no name here.
-    pub(super) fn take(&mut self, sample: &Publish, round: u64) {
+    pub(super) fn take(&mut self, sample: &Publish, round: Round) {
         let topic = match topics::name(&self.prefix, &sample.topic) {
             Ok(Some(topic)) => topic,
             Ok(None) => return,

@@ -7,6 +7,7 @@
 //! The version; the engine, its publisher and the sample of that in hexadecimal digits; `w` (written) or `d` (the end of its instance);
 //! and node and port of Thalweg that published it, if it has come over a bridge.
 
+use super::subscriptions::Round;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -88,6 +89,7 @@ impl Seen {
 
 /// The last retained message of each topic that bears no stamp, as a number, and the round in which it came. A new round begins with each
 /// subscriber that wants history, and with a new connection: then the broker sends once more what is retained, before anything else of the topic.
+/// When the round is over, nothing comes once more: a message of the same bytes is one that was published again after the broker lost the other.
 #[derive(Default)]
 pub(super) struct Retained {
     last: HashMap<Vec<u8>, (u64, u64)>,
@@ -95,12 +97,12 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// `false` for the first one of a topic in a round that is the same as the last one before.
-    pub(super) fn is_new(&mut self, topic: &[u8], message: &[u8], round: u64) -> bool {
-        let now = (round, self.numbers.hash_one(message));
+    /// `false` for the first one of a topic in a round that is open, if it is the same as the last one before.
+    pub(super) fn is_new(&mut self, topic: &[u8], message: &[u8], round: Round) -> bool {
+        let now = (round.number, self.numbers.hash_one(message));
         if let Some(last) = self.last.get_mut(topic) {
             let before = std::mem::replace(last, now);
-            return before.0 == now.0 || before.1 != now.1;
+            return !round.open || before.0 == now.0 || before.1 != now.1;
         }
         if self.last.len() == MOST {
             self.last.clear();
@@ -146,7 +148,9 @@ mod tests {
     #[test]
     fn what_is_sent_once_more_in_a_new_round_is_not_new() {
         let mut retained = Retained::default();
-        let mut new = |topic: &str, message: &str, round| retained.is_new(topic.as_bytes(), message.as_bytes(), round);
+        let mut new = |topic: &str, message: &str, number| {
+            retained.is_new(topic.as_bytes(), message.as_bytes(), Round { number, open: true })
+        };
         assert!(new("a", "on", 1) && new("b", "on", 1));
         assert!(new("a", "on", 1), "its publisher said it again");
         assert!(!new("a", "on", 2), "the broker did");
@@ -156,5 +160,15 @@ mod tests {
             new(&topic.to_string(), "", 3);
         }
         assert!(retained.last.len() <= MOST);
+    }
+
+    #[test]
+    fn what_is_published_again_after_a_round_is_new() {
+        let mut retained = Retained::default();
+        let mut new = |number, open| retained.is_new(b"a", b"on", Round { number, open });
+        assert!(new(1, true));
+        assert!(new(2, false), "the broker lost it, and would have sent it before");
+        assert!(new(2, false));
+        assert!(!new(3, true), "it is remembered");
     }
 }

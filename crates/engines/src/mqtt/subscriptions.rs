@@ -11,6 +11,8 @@ use thalweg::control::matching::topic_matches;
 
 /// Largest number of a subscription (MQTT 5, 3.8.2.1.2).
 const LARGEST_NUMBER: u32 = 268_435_455;
+/// A broker that answers so many pings and sends nothing retained meanwhile has sent all that it had.
+const QUIET: u8 = 2;
 
 /// What is asked of the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +23,16 @@ pub(crate) struct Filter {
     pub(crate) history: bool,
 }
 
-/// Takes what comes, with the round of its subscription: in each of them the broker sends once more what is retained.
-pub(super) type Take = Box<dyn FnMut(&Publish, u64) + Send>;
+/// A subscription asks for what is retained: in each round the broker sends it once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Round {
+    pub(super) number: u64,
+    /// The broker may be at it still. Nothing on a message tells one that is sent once more from one that is published: both are retained.
+    pub(super) open: bool,
+}
+
+/// Takes what comes, with the round of its subscription.
+pub(super) type Take = Box<dyn FnMut(&Publish, Round) + Send>;
 
 /// Somebody who wants the samples of a filter.
 pub(super) struct Target {
@@ -35,7 +45,7 @@ impl Target {
         Arc::new(Self { filter, take: Mutex::new(Some(take)) })
     }
 
-    pub(super) fn take(&self, sample: &Publish, round: u64) {
+    pub(super) fn take(&self, sample: &Publish, round: Round) {
         if let Some(take) = lock(&self.take).as_mut() {
             take(sample, round);
         }
@@ -62,14 +72,22 @@ struct Subscription {
     answer: Answer,
     /// How often retained messages were asked for.
     round: u64,
+    /// Pings that were answered since then, and since the last retained message of an open round.
+    quiet: u8,
 }
 
 impl Subscription {
     /// Asks the broker once more.
     fn ask(&mut self, id: u16, number: u32) -> Packet {
         self.answer = Answer::Awaited(id);
-        self.round += u64::from(self.filter.history);
+        if self.filter.history {
+            (self.round, self.quiet) = (self.round + 1, 0);
+        }
         packet::subscribe(id, &self.filter, number)
+    }
+
+    fn round(&self) -> Round {
+        Round { number: self.round, open: self.quiet < QUIET }
     }
 }
 
@@ -87,7 +105,8 @@ impl Subscriptions {
         let known = self.open.iter_mut().find(|(_, one)| one.filter.path == wanted.path);
         let Some((number, known)) = known else {
             let (number, id) = (self.number(), id());
-            let mut one = Subscription { filter: wanted, targets: vec![target], answer: Answer::Awaited(id), round: 0 };
+            let mut one =
+                Subscription { filter: wanted, targets: vec![target], answer: Answer::Awaited(id), round: 0, quiet: 0 };
             let packet = one.ask(id, number);
             self.open.insert(number, one);
             return (number, Some(packet));
@@ -144,19 +163,28 @@ impl Subscriptions {
         self.open.get(&number).map(|one| &one.answer)
     }
 
+    /// The broker answers a ping. What it sends before has been seen, and acknowledged.
+    pub(super) fn ponged(&mut self) {
+        let granted = self.open.values_mut().filter(|one| one.answer == Answer::Granted);
+        granted.for_each(|one| one.quiet = one.quiet.saturating_add(1));
+    }
+
     /// Those who want a sample, each with the round of its subscription. A broker that writes no numbers on samples is one that sends each once.
-    pub(super) fn of(&self, sample: &Publish) -> Vec<(Arc<Target>, u64)> {
+    pub(super) fn of(&mut self, sample: &Publish) -> Vec<(Arc<Target>, Round)> {
         let numbers = sample.properties.as_ref().map_or(&[][..], |properties| &properties.subscription_identifiers);
         let topic = String::from_utf8_lossy(&sample.topic);
-        let fits = |(number, one): &(&u32, &Subscription)| match numbers {
+        let fits = |(number, one): &(&u32, &mut Subscription)| match numbers {
             [] => topic_matches(&one.filter.path.replace('+', "*").replace('#', "**"), &topic),
             numbers => numbers.contains(&(**number as usize)),
         };
-        let with_round = |one: &Subscription| {
-            let round = one.round;
+        let with_round = |one: &mut Subscription| {
+            let round = one.round();
+            if sample.retain && round.open {
+                one.quiet = 0; // more may follow
+            }
             one.targets.iter().map(|target| (target.clone(), round)).collect::<Vec<_>>()
         };
-        self.open.iter().filter(fits).flat_map(|(_, one)| with_round(one)).collect()
+        self.open.iter_mut().filter(fits).flat_map(|(_, one)| with_round(one)).collect()
     }
 }
 
@@ -170,7 +198,7 @@ mod tests {
     fn target(path: &str, reliable: bool, history: bool) -> (Arc<Target>, Arc<AtomicU32>) {
         let count = Arc::new(AtomicU32::new(0));
         let counting = count.clone();
-        let take = Box::new(move |_: &Publish, _: u64| {
+        let take = Box::new(move |_: &Publish, _: Round| {
             counting.fetch_add(1, Ordering::Relaxed);
         });
         (Target::new(Filter { path: path.to_owned(), reliable, history }, take), count)
@@ -228,29 +256,55 @@ mod tests {
         for target in [&exact, &wide] {
             all.add(target.clone(), || 1);
         }
-        let send = |all: &Subscriptions, numbers: &[usize]| {
+        let send = |all: &mut Subscriptions, numbers: &[usize]| {
             all.of(&sample("a/b", numbers)).iter().for_each(|(target, round)| target.take(&sample("a/b", &[]), *round));
             [&exacts, &wides].map(|count| count.swap(0, Ordering::Relaxed))
         };
-        assert_eq!([send(&all, &[1]), send(&all, &[2]), send(&all, &[1, 2])], [[1, 0], [0, 1], [1, 1]]);
-        assert_eq!((send(&all, &[7]), send(&all, &[])), ([0, 0], [1, 1]));
+        assert_eq!([&[1][..], &[2], &[1, 2]].map(|numbers| send(&mut all, numbers)), [[1, 0], [0, 1], [1, 1]]);
+        assert_eq!([&[7][..], &[]].map(|numbers| send(&mut all, numbers)), [[0, 0], [1, 1]]);
         exact.close();
-        assert_eq!(send(&all, &[1, 2]), [0, 1]);
+        assert_eq!(send(&mut all, &[1, 2]), [0, 1]);
         assert!(matches!(all.remove(&exact, || 9), Some(Packet::Unsubscribe(one)) if one.filters == ["a/b"]));
-        assert_eq!(send(&all, &[1]), [0, 0]);
+        assert_eq!(send(&mut all, &[1]), [0, 0]);
     }
 
     /// Only what asks for retained messages makes the broker send them once more.
     #[test]
     fn each_subscriber_with_history_begins_a_round() {
         let mut all = Subscriptions::default();
-        let round = |all: &Subscriptions| all.of(&sample("a", &[1])).iter().map(|(_, round)| *round).max();
+        let round = |all: &mut Subscriptions| all.of(&sample("a", &[1])).iter().map(|(_, round)| round.number).max();
         for (reliable, history, after) in [(false, false, 0), (true, false, 0), (false, true, 1), (false, true, 2)] {
             all.add(target("a", reliable, history).0, || 1);
-            assert_eq!(round(&all), Some(after));
+            assert_eq!(round(&mut all), Some(after));
         }
         all.begin(|| 2);
-        assert_eq!(round(&all), Some(3), "on a new connection, too");
+        assert_eq!(round(&mut all), Some(3), "on a new connection, too");
+    }
+
+    #[test]
+    fn a_round_ends_when_pings_are_answered_and_nothing_retained_comes() {
+        let mut all = Subscriptions::default();
+        all.add(target("a", true, true).0, || 1);
+        let open = |all: &mut Subscriptions, retain| {
+            all.of(&Publish { retain, ..sample("a", &[1]) }).iter().any(|(_, round)| round.open)
+        };
+        (0..9).for_each(|_| all.ponged());
+        assert!(open(&mut all, false), "the broker has not answered the subscription yet");
+        all.answered(1, &GRANTED);
+        for _ in 0..9 {
+            all.ponged();
+            assert!(open(&mut all, true), "it sends what is retained");
+        }
+        all.ponged();
+        assert!(open(&mut all, false), "what was asked before that may be answered late");
+        all.ponged();
+        assert!(!open(&mut all, true));
+        (0..300).for_each(|_| all.ponged());
+        assert!(!open(&mut all, true), "it stays over");
+        all.add(target("a", true, false).0, || 2);
+        assert!(!open(&mut all, true), "nobody asked for what is retained");
+        all.add(target("a", true, true).0, || 3);
+        assert!(open(&mut all, false), "a new one");
     }
 
     #[test]

@@ -99,7 +99,8 @@ impl Shared {
                 }
                 self.changed.notify_all();
             }
-            Packet::UnsubAck(_) | Packet::PingResp(_) => {}
+            Packet::PingResp(_) => lock(&self.state).subscriptions.ponged(),
+            Packet::UnsubAck(_) => {}
             Packet::Disconnect(end) => return Err(format!("it ended the connection: {:?}", end.reason_code)),
             _ => return Err("it sent a packet that nobody asked for".to_owned()),
         }

@@ -2,7 +2,7 @@
 
 use super::super::dial::Presence;
 use super::super::packet;
-use super::super::subscriptions::Filter;
+use super::super::subscriptions::{Filter, Round};
 use super::*;
 use bytes::BytesMut;
 use rumqttc::v5::mqttbytes::v5::{
@@ -340,7 +340,7 @@ fn a_panic_of_one_who_takes_a_sample_ends_the_connection() {
         (Connection::open(fake.place(), refusals.clone()).unwrap(), end.join().unwrap())
     });
     let filter = Filter { path: "b".to_owned(), reliable: true, history: false };
-    let fails = |sample: &Publish, _: u64| assert!(sample.payload.is_empty(), "this one panics, as the test wants");
+    let fails = |sample: &Publish, _: Round| assert!(sample.payload.is_empty(), "this one panics, as the test wants");
     std::thread::scope(|scope| {
         scope.spawn(|| end.grant(GRANTED));
         connection.subscribe(&Target::new(filter, Box::new(fails))).unwrap();
