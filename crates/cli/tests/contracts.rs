@@ -245,6 +245,10 @@ fn a_contract_that_does_not_fit_is_refused_with_the_reason() {
             changed("rate = \"10 Mbit/s\"", "rate = \"10 Mbit/s\"\nbackground = \"9 Mbit/s\""),
             "besides 9 Mbit/s of background",
         ),
+        (
+            changed("scheduler = \"strict\"", "scheduler = \"htb\"\ncontrol = \"9 Mbit/s\""),
+            "besides 9 Mbit/s of control traffic",
+        ),
         (changed("cpu_send = \"100 us\"", "cpu_send = \"20001 us\""), "camera is asked for 100.01 % of what it has"),
         (
             changed("cpu_receive = \"200 us\"", "cpu_receive = \"81 ms\""),

@@ -119,6 +119,8 @@ pub struct Link {
     pub tunnel: Option<Tunnel>,
     /// Undeclared best-effort traffic, bit/s.
     pub background: u64,
+    /// Rate of the queue of control traffic, bit/s; 0: there is none, and control traffic waits among that of class low.
+    pub control: u64,
     /// Nothing passes it now: no route leads over it. No contract says so.
     pub down: bool,
 }

@@ -10,7 +10,7 @@ mod systems;
 
 pub use busy::busy;
 pub use chains::{Followed, follow};
-pub use systems::{Sketch, chained, extreme, gathering, owning, pacing, sketch};
+pub use systems::{Sketch, chained, controlled, extreme, gathering, owning, pacing, sketch};
 
 use crate::analysis::Steps;
 use crate::analysis::end_to_end::{Analysis, Bound, analyse};
@@ -173,7 +173,8 @@ fn contended(stages: &Stages, pair: &Pair) -> bool {
     };
     stages.path(pair).map(|stage| resource(&stages.stages[stage].step)).any(|(index, link)| {
         let of_others = |stage: &Stage| stage.stream != pair.stream && resource(&stage.step) == (index, link);
-        stages.stages.iter().any(of_others) || (link && stages.egresses[index].background.is_some())
+        stages.stages.iter().any(of_others)
+            || (link && (stages.egresses[index].background.is_some() || stages.egresses[index].control.is_some()))
     })
 }
 
@@ -391,6 +392,23 @@ mod tests {
         let found = (first..first + 200).find(wrong);
         println!("without the wait: found out by system {found:?} from seed {first}");
         assert!(found.is_some(), "without the wait: found out by none of 200 systems from seed {first}");
+    }
+
+    /// Whatever control traffic comes, no bound is broken. A planner that forgets its queue is found out.
+    #[test]
+    fn channels_beside_control_traffic_keep_their_bounds() {
+        let (first, systems) = (first(), if cfg!(debug_assertions) { 20 } else { 400 });
+        let mut held = 0;
+        for seed in first..first + systems {
+            let compared = compare_spoilt(&controlled(seed), seed, 1, |_| ()).unwrap_or_else(|wrong| panic!("{wrong}"));
+            held += compared.held.len();
+        }
+        println!("{held} channels of {systems} systems from seed {first} keep their bounds");
+        assert!(held as u64 > systems, "{held}");
+        let forgotten: Spoil = |stages| stages.egresses.iter_mut().for_each(|egress| egress.control = None);
+        let found = (0..1200).find(|seed| compare_spoilt(&controlled(*seed), *seed, 1, forgotten).is_err());
+        println!("without control traffic: found out by system {found:?}");
+        assert!(found.is_some(), "without control traffic: found out by none of 1200 systems");
     }
 
     fn paces(stages: &mut Stages, spoil: fn(&mut Paced)) {

@@ -153,6 +153,8 @@ pub struct Egress {
     pub ahead: u64,
     /// Undeclared traffic.
     pub background: Option<Background>,
+    /// The queue of control traffic: no more leaves it, whatever comes.
+    pub control: Option<Leaf>,
 }
 
 /// All stages of a contract.
@@ -232,6 +234,7 @@ impl Stages {
             if link.shares.is_none() {
                 let background = egress.background.map_or(0, |all| all.arrivals.load(all.work));
                 loads[Class::Normal as usize] += background;
+                let own = own + egress.control.map_or(0, |control| u128::from(control.share));
                 egress.shares = by_load(loads, BILLION.saturating_sub(own));
                 egress.buckets = egress.shares.map(|share| bucket(link.rate, share));
             }
@@ -280,7 +283,8 @@ fn egresses(system: &System) -> Vec<Egress> {
         let (scheduler, background) = (link.scheduler, background(link, kind, installed));
         let buckets = shares.map(|share| bucket(link.rate, share));
         let ahead = if installed { wire_ns(link.rate, htb_burst(link.rate).into()) } else { 0 };
-        Egress { direction, scheduler, shares, buckets, delay: link.delay, ahead, background }
+        let control = Leaf::control(link);
+        Egress { direction, scheduler, shares, buckets, delay: link.delay, ahead, background, control }
     })
     .collect()
 }

@@ -65,6 +65,7 @@ pub(super) struct Link {
     pub scheduler: Entry,
     pub shares: Option<Spanned<Shares>>,
     pub background: Entry,
+    pub control: Entry,
     pub devices: Option<Spanned<Ends>>,
     pub tunnel: Option<Spanned<Tunnel>>,
 }

@@ -145,7 +145,7 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
     let scheduler = value::choice("scheduler", &entry.scheduler, &schedulers)?.unwrap_or_default();
     let tunnel = tunnel::of_link(entry, between, all)?;
     let (mtu, overhead) = tunnel::sizes(entry, at, tunnel.as_ref())?;
-    Ok(Link {
+    let link = Link {
         name,
         between,
         rate: needed(value::bit_rate("rate", &entry.rate, 1)?, at, "rate", "\"100 Mbit/s\"")?,
@@ -158,10 +158,32 @@ fn link(table: &Spanned<file::Link>, nodes: &Names<'_>, all: &[Node], names: &mu
         scheduler,
         shares: shares(entry.shares.as_ref(), scheduler)?,
         background: value::bit_rate("background", &entry.background, 0)?.unwrap_or(0),
+        control: value::bit_rate("control", &entry.control, 1000)?.unwrap_or(0),
         segments: [None; 2],
         devices: devices(entry, between, all)?,
         down: false,
-    })
+    };
+    control(&link).map_err(|problem| (place(&entry.control, at), format!("control: {problem}")))?;
+    Ok(link)
+}
+
+/// A queue for control traffic stands beside those of classes, has a part of the link, and counts bytes.
+fn control(link: &Link) -> Result<(), String> {
+    if link.control == 0 {
+        return Ok(());
+    }
+    if link.scheduler != Scheduler::Htb {
+        return Err("only with scheduler = \"htb\"".to_owned());
+    }
+    if link.transmission.is_some() {
+        return Err("only without transmission".to_owned());
+    }
+    let part = link.control as f64 / link.rate as f64;
+    let sum = part + link.shares.map_or(0.0, |shares| shares.iter().sum());
+    match sum > 1.0 + 1e-9 {
+        true => Err(format!("with the shares it adds up to {}: allowed is at most 100 %", show_share(sum))),
+        false => Ok(()),
+    }
 }
 
 /// The network devices of both ends.

@@ -91,7 +91,8 @@ impl<'a> Problem<'a> {
     pub(super) fn new(system: &'a System, network: &'a Network) -> Self {
         let mut capacity = Vec::with_capacity(2 * (system.links.len() + system.nodes.len()));
         for link in &system.links {
-            capacity.extend([link.rate.saturating_sub(link.background) as f64; 2]);
+            let rest = link.rate.saturating_sub(link.background).saturating_sub(link.control);
+            capacity.extend([rest as f64; 2]);
         }
         capacity.extend(system.nodes.iter().map(|node| node.proxy_capacity.unwrap_or(f64::INFINITY).max(0.0)));
         capacity.extend(system.nodes.iter().map(|node| f64::from(node.cpus.max(1))));

@@ -7,6 +7,8 @@ use super::resources::Part;
 pub(super) enum Event {
     /// Undeclared background traffic comes to a queue.
     Background { queue: usize },
+    /// Control traffic comes to a queue.
+    Control { queue: usize },
     /// A stream publishes.
     Publish { stream: usize },
     /// A callback publishes a stream's next sample, which it made of this one.
@@ -32,7 +34,7 @@ impl Event {
         match self {
             // Finished work stays finished, even if more urgent work comes just then.
             Event::Computed { .. } => 0,
-            Event::Background { .. } => 1,
+            Event::Background { .. } | Event::Control { .. } => 1,
             Event::Publish { .. }
             | Event::Make { .. }
             | Event::Arrive { .. }

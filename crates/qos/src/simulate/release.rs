@@ -23,8 +23,12 @@ pub enum Pattern {
     },
 }
 
+/// Units of control traffic that come at once, and how many times as much comes as its queue lets pass: it need not keep to anything.
+const CONTROL_BURST: u64 = 8;
+const CONTROL_TIMES: u64 = 2;
+
 /// A stream's or a background's samples to come, as the contract allows them: `burst` at once, then one each `period`, each late by
-/// up to `jitter` (ns).
+/// up to `jitter` (ns). And control traffic.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     period: u64,
@@ -41,6 +45,7 @@ pub(super) struct Releases {
     run: Run,
     streams: Vec<Source>,
     backgrounds: Vec<Option<Source>>,
+    controls: Vec<Option<Source>>,
     aimed: Option<usize>,
     chance: Chance,
 }
@@ -69,11 +74,21 @@ impl Releases {
             Some(Source { period, jitter: 0, burst: 2, phase, count: 0, previous: 0 })
         };
         let backgrounds = (0..2 * system.links.len()).map(&mut background).collect();
+        let mut control = |queue: usize| {
+            let leaf = stages.egresses[queue].control?;
+            let each =
+                u128::from(leaf.unit) * 1_000_000_000 / u128::from(leaf.share.max(1).saturating_mul(CONTROL_TIMES));
+            let period = u64::try_from(each).unwrap_or(u64::MAX).max(1);
+            let by_chance = || chance.below(period);
+            let phase = met.iter().find(|(met, _)| *met == queue).map_or_else(by_chance, |(_, at)| *at);
+            Some(Source { period, jitter: 0, burst: CONTROL_BURST, phase, count: 0, previous: 0 })
+        };
+        let controls = (0..2 * system.links.len()).map(&mut control).collect();
         let aimed = match run.pattern {
             Pattern::Aimed { pair } => stages.pairs.get(pair).map(|pair| pair.stream),
             _ => None,
         };
-        Self { run: *run, streams, backgrounds, aimed, chance }
+        Self { run: *run, streams, backgrounds, controls, aimed, chance }
     }
 
     pub(super) fn aims_at(&self, stream: usize) -> bool {
@@ -95,6 +110,11 @@ impl Releases {
     /// Arrival time of the next packet of a queue's background, if there is any.
     pub(super) fn background(&mut self, queue: usize) -> Option<u64> {
         self.backgrounds[queue].as_mut()?.next(None).filter(|at| *at <= self.run.duration)
+    }
+
+    /// Arrival time of the next unit of a queue's control traffic, if there is any.
+    pub(super) fn control(&mut self, queue: usize) -> Option<u64> {
+        self.controls[queue].as_mut()?.next(None).filter(|at| *at <= self.run.duration)
     }
 
     /// Execution time of a thread.

@@ -35,7 +35,7 @@ impl PacketTrain {
     }
 }
 
-/// A parcel, or background traffic that takes this many ns.
+/// A parcel, or background or control traffic that takes this many ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sending {
     Declared(PacketTrain),
@@ -70,10 +70,10 @@ struct Account {
     virtual_time: u128,
 }
 
-/// A queue of a channel's own.
+/// A queue of a channel's own, or, without a stage, of control traffic.
 #[derive(Debug)]
 struct Own {
-    stage: usize,
+    stage: Option<usize>,
     leaf: Leaf,
     waiting: VecDeque<Sending>,
     account: Account,
@@ -133,24 +133,36 @@ pub(super) fn queues(system: &System, stages: &Stages) -> Vec<Queue> {
 
 fn own(stages: &Stages, index: usize) -> Vec<Own> {
     let of = |(stage, one): (usize, &crate::analysis::stages::Stage)| match one.step {
-        Step::Cross { queue, leaf: Some(leaf), .. } if queue == index => {
-            // Bytes at once as time at its own rate.
-            let depth = i128::from(leaf.burst) * 8_000_000_000 / i128::from(leaf.rate.max(1));
-            let account = Account { tokens: depth, depth, ..Account::default() };
-            Some(Own { stage, leaf, waiting: VecDeque::new(), account, served: 0 })
-        }
+        Step::Cross { queue, leaf: Some(leaf), .. } if queue == index => Some(Own::new(Some(stage), leaf)),
         _ => None,
     };
-    stages.stages.iter().enumerate().filter_map(of).collect()
+    let control = stages.egresses[index].control.map(|leaf| Own::new(None, leaf));
+    stages.stages.iter().enumerate().filter_map(of).chain(control).collect()
+}
+
+impl Own {
+    fn new(stage: Option<usize>, leaf: Leaf) -> Self {
+        // Bytes at once as time at its own rate.
+        let depth = i128::from(leaf.burst) * 8_000_000_000 / i128::from(leaf.rate.max(1));
+        let account = Account { tokens: depth, depth, ..Account::default() };
+        Self { stage, leaf, waiting: VecDeque::new(), account, served: 0 }
+    }
 }
 
 impl Queue {
     pub(super) fn push(&mut self, now: u64, class: Class, parcel: PacketTrain) {
-        if let Some(own) = self.own.iter_mut().find(|own| own.stage == parcel.stage) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.stage == Some(parcel.stage)) {
             return own.waiting.push_back(Sending::Declared(parcel));
         }
         self.bytes += parcel.bytes();
         self.enqueue(now, class, Sending::Declared(parcel));
+    }
+
+    /// The largest unit of control traffic arrives.
+    pub(super) fn control(&mut self) {
+        if let Some(own) = self.own.iter_mut().find(|own| own.stage.is_none()) {
+            own.waiting.push_back(Sending::Background(own.leaf.unit));
+        }
     }
 
     /// One unit of background traffic arrives.

@@ -108,6 +108,9 @@ impl<'a> World<'a> {
             if let Some(at) = self.releases.background(queue) {
                 self.later(at, Event::Background { queue });
             }
+            if let Some(at) = self.releases.control(queue) {
+                self.later(at, Event::Control { queue });
+            }
         }
     }
 
@@ -160,6 +163,13 @@ impl<'a> World<'a> {
                 self.later(now, Event::Begin { queue });
                 if let Some(at) = self.releases.background(queue) {
                     self.later(at, Event::Background { queue });
+                }
+            }
+            Event::Control { queue } => {
+                self.queues[queue].control();
+                self.later(now, Event::Begin { queue });
+                if let Some(at) = self.releases.control(queue) {
+                    self.later(at, Event::Control { queue });
                 }
             }
             Event::Free { queue } => {

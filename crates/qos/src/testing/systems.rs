@@ -97,6 +97,16 @@ pub fn pacing(seed: u64) -> Sketch {
     sketch
 }
 
+/// The sketch of a seed with a queue for control traffic before each link: by `htb`, with up to a tenth of the link.
+pub fn controlled(seed: u64) -> Sketch {
+    let mut sketch = sketch(seed);
+    for (index, link) in sketch.system.links.iter_mut().enumerate() {
+        (link.scheduler, link.transmission, link.shares) = (Scheduler::Htb, None, None);
+        link.control = (link.rate / [10, 20, 50][(seed as usize + index) % 3]).max(1000);
+    }
+    sketch
+}
+
 /// The sketch of a seed in which every other topic that only hosts publish has a queue of its own, before links by `htb` with installed queues; where none of them
 /// begins each packet may take the same time. Threads take no time: a queue protects no processor.
 pub fn owning(seed: u64) -> Sketch {

@@ -178,11 +178,9 @@ pub(super) struct Own {
     member: Result<Member, Because>,
 }
 
-impl Own {
-    /// What leaves its queue at most, whatever comes.
-    fn passes(&self) -> Load {
-        Load { arrivals: self.leaf.passes(), work: self.leaf.unit }
-    }
+/// What leaves a queue of a channel's own, or of control traffic, at most, whatever comes.
+fn passes(leaf: &Leaf) -> Load {
+    Load { arrivals: leaf.passes(), work: leaf.unit }
 }
 
 impl Member {
@@ -216,6 +214,8 @@ pub(super) struct Coming<'a> {
     pub groups: Vec<Vec<Member>>,
     /// Streams in queues of their own.
     own: Vec<Own>,
+    /// The queue of control traffic.
+    control: Option<Leaf>,
     /// The reason why streams of a class arrive at unknown times.
     pub unknown: [Option<Because>; 4],
     /// The largest that the device takes of each class at once, ns of work.
@@ -226,11 +226,18 @@ pub(super) struct Coming<'a> {
 type Compare = fn(Class, Class) -> bool;
 
 impl<'a> Coming<'a> {
-    /// The background traffic alone.
+    /// The background and control traffic alone.
     pub(super) fn new(egress: &Egress, before: &'a mut Before, steps: &'a Steps) -> Self {
         let mut units = [0; 4];
         units[Class::Normal as usize] = egress.background.map_or(0, |background| background.work);
-        Self { steps, before, groups: Vec::new(), own: Vec::new(), unknown: [None; 4], units }
+        let control = egress.control;
+        Self { steps, before, groups: Vec::new(), own: Vec::new(), control, unknown: [None; 4], units }
+    }
+
+    /// The queues beside those of classes, but for that of the stream in question.
+    fn leaves(&self, without: Option<usize>) -> Vec<Leaf> {
+        let own = self.own.iter().enumerate().filter(|(at, _)| Some(*at) != without);
+        own.map(|(_, own)| own.leaf).chain(self.control).collect()
     }
 
     /// The longest stays of the packets of each class.
@@ -249,7 +256,7 @@ impl<'a> Coming<'a> {
                 self.served(egress, class, |a, b| a == b, |a, b| a > b, Service::Strict { blocking })
             }
             Scheduler::Htb => {
-                let leaves: Vec<Leaf> = self.own.iter().map(|own| own.leaf).collect();
+                let leaves = self.leaves(None);
                 self.shared(egress, class, htb(egress, class, &self.units, &leaves))
             }
             Scheduler::Hfsc => {
@@ -275,8 +282,7 @@ impl<'a> Coming<'a> {
     /// The longest stay in a queue of a channel's own: the better of what more urgent ones leave by their buckets, and the rest that all others leave.
     fn own_stay(&self, egress: &Egress, at: usize) -> Result<Stay, Because> {
         let member = self.own[at].member?;
-        let others = self.own.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, own)| own);
-        let leaves: Vec<Leaf> = others.clone().map(|own| own.leaf).collect();
+        let leaves = self.leaves(Some(at));
         let last = member.packets.least_last();
         let own = || Source { line: member.line, own: vec![member.load], higher: Vec::new() };
         let place = |why| why_not(why, Where::Link(egress.direction));
@@ -288,7 +294,7 @@ impl<'a> Coming<'a> {
         let mut sources: Vec<Source> =
             self.groups.iter().map(|group| source(group, Class::default(), |_, _| false, |_, _| true)).collect();
         let background = egress.background.map(|all| Load { arrivals: all.arrivals, work: all.work });
-        let higher = background.into_iter().chain(others.map(Own::passes)).collect();
+        let higher = background.into_iter().chain(leaves.iter().map(passes)).collect();
         sources.extend([own(), Source { line: None, own: Vec::new(), higher }]);
         match (alone, served(&sources, Service::Strict { blocking: 0 })) {
             (Ok(alone), Ok(last)) if last.stay.time < alone.stay.time => Ok(last.stay),
@@ -321,9 +327,9 @@ impl<'a> Coming<'a> {
             sources.push(Source { line: None, own: of(own), higher: of(higher) });
         }
         // Their class's own right is counted without them.
-        if !matches!(by, Service::Curve(_)) && !self.own.is_empty() {
-            let higher = self.own.iter().map(Own::passes).collect();
-            sources.push(Source { line: None, own: Vec::new(), higher });
+        let leaves = if matches!(by, Service::Curve(_)) { Vec::new() } else { self.leaves(None) };
+        if !leaves.is_empty() {
+            sources.push(Source { line: None, own: Vec::new(), higher: leaves.iter().map(passes).collect() });
         }
         let before = &mut self.before[class as usize][usize::from(matches!(by, Service::Curve(_)))];
         *before =

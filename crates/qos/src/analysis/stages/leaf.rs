@@ -1,4 +1,4 @@
-//! A queue of a channel's own at the host that sends it: what leaves it keeps to a token bucket, whatever the channel sends.
+//! A queue of a channel's own at the host that sends it, or of control traffic before a link: what leaves it keeps to a token bucket, whatever comes.
 //!
 //! The bucket is so deep that a channel which keeps its contract and its deadline never waits for tokens. What leaves a queue within t was published within
 //! t and the longest delay before, which is no more than the deadline Δ. So it is at most α(t + Δ) ≤ α(Δ) + 1 + ρ·t samples, with α the arrivals of the contract and ρ
@@ -8,16 +8,21 @@
 use super::packets::{Packets, htb_burst, on_wire, wire_ns};
 use crate::Class;
 use crate::analysis::{Arrivals, BILLION};
-use crate::system::{Link, OWN_HEADERS};
+use crate::system::{Link, MOST_AT_ONCE, OWN_HEADERS};
 
 /// The slowest rate of a queue, bit/s.
 const SLOWEST: u128 = 1000;
 /// The smallest bucket: a full packet, bytes.
 const PACKET: u64 = 1514;
+/// Full packets that leave the queue of control traffic at once, and packets that wait in it.
+const CONTROL_BURST: u64 = 3;
+const CONTROL_PACKETS: u64 = 100;
+/// Bytes of an Ethernet header, which HTB counts.
+const ETHERNET: u64 = 14;
 /// Bytes of headers that HTB counts in each packet besides Thalweg's own, of `overhead`: Ethernet's, IPv4's and UDP's. Preamble, check sum and gap it does not.
-const COUNTED: u64 = 14 + 20 + 8;
+const COUNTED: u64 = ETHERNET + 20 + 8;
 
-/// A queue of a channel's own.
+/// A queue of a channel's own, or of control traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// The class whose priority it has; it goes before that class's own queue.
@@ -55,19 +60,33 @@ impl Leaf {
         let samples = arrivals.within(deadline).saturating_add(1);
         let per_period = u128::from(sample) * 8 * BILLION * 101 / 100;
         let rate = per_period.div_ceil(u128::from(arrivals.period.max(1))).max(SLOWEST);
-        let share = (rate * BILLION).div_ceil(u128::from(link.rate.max(1)));
         let burst = samples.saturating_mul(sample).max(PACKET);
+        let packets = samples.saturating_mul(packets.count).saturating_mul(2).saturating_add(8);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        Self { packets, until: deadline, ..Self::with(link, mtu, class, rate, burst) }
+    }
+
+    /// The queue of control traffic at the beginning of `link`, if there is one. That traffic has no contract: what is beyond the rate waits.
+    pub fn control(link: &Link) -> Option<Self> {
+        let packet = link.mtu.saturating_add(ETHERNET).max(PACKET);
+        let burst = packet.saturating_mul(CONTROL_BURST).min(MOST_AT_ONCE);
+        let queue = || Self::with(link, link.mtu, Class::High, link.control, burst);
+        (link.control > 0).then(|| Self { packets: CONTROL_PACKETS, ..queue() })
+    }
+
+    /// For packets of at most `mtu` bytes, without room and deadline.
+    fn with(link: &Link, mtu: u64, class: Class, rate: u64, burst: u64) -> Self {
+        let share = (u128::from(rate) * BILLION).div_ceil(u128::from(link.rate.max(1)));
         let unit = largest(link, mtu);
-        let whole = |amount| u64::try_from(amount).unwrap_or(u64::MAX);
         Self {
             class,
-            rate: whole(rate),
+            rate,
             burst,
-            packets: samples.saturating_mul(packets.count).saturating_mul(2).saturating_add(8),
-            share: whole(share),
+            packets: 0,
+            until: 0,
+            share: u64::try_from(share).unwrap_or(u64::MAX),
             bucket: wire_ns(link.rate, burst),
             unit: wire_ns(link.rate, unit),
-            until: deadline,
             largest: unit,
             headers: link.overhead.min(COUNTED),
         }
@@ -122,6 +141,17 @@ fn bucket(step: u128, rate: u128, depth: u128) -> Arrivals {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn control_traffic_has_a_queue_where_a_link_states_its_rate() {
+        let link = Link { rate: 100_000_000, mtu: 1500, overhead: 66, control: 500_000, ..Link::default() };
+        let queue = Leaf::control(&link).unwrap();
+        assert_eq!((queue.class, queue.rate, queue.burst, queue.packets), (Class::High, 500_000, 3 * 1514, 100));
+        assert_eq!((queue.share, queue.bucket), (5_000_000, 3 * 1514 * 80));
+        assert_eq!(Leaf::control(&Link { mtu: 9000, ..link.clone() }).unwrap().burst, 3 * 9014);
+        assert_eq!(Leaf::control(&Link { mtu: u64::MAX, ..link.clone() }).unwrap().burst, MOST_AT_ONCE);
+        assert_eq!(Leaf::control(&Link { control: 0, ..link }), None);
+    }
 
     proptest! {
         /// The stairs are never below the bucket: depth + rate · t.

@@ -124,14 +124,16 @@ impl Bounds {
         })
     }
 
-    /// Number of channels' own queues before one direction of a link, and the part of it that they and the shares of the classes take.
+    /// Number of queues beside those of classes before one direction of a link, and the part of it that they and the shares of the classes take.
     pub(super) fn own_queues(&self, queue: usize) -> (usize, f64) {
         let stages = &self.assignment.stages;
         let own = stages.stages.iter().filter_map(|stage| match stage.step {
             Step::Cross { queue: at, leaf: Some(leaf), .. } if at == queue => Some(leaf.share),
             _ => None,
         });
-        let parts = stages.egresses[queue].shares.iter().copied().chain(own.clone());
+        let egress = &stages.egresses[queue];
+        let own = own.chain(egress.control.map(|control| control.share));
+        let parts = egress.shares.iter().copied().chain(own.clone());
         (own.count(), parts.map(|part| part as f64 / 1e9).sum())
     }
 

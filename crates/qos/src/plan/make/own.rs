@@ -68,7 +68,8 @@ pub(super) fn refusals(system: &System, paths: &[Path], bounds: Option<&Bounds>)
         refusals.extend(asked.first().map(|(_, topic)| of_model(topic)));
         return refusals;
     };
-    let used: BTreeSet<usize> = asked.iter().map(|(index, _)| *index).collect();
+    let controlled = (0..2 * system.links.len()).filter(|index| system.links[Direction::at(*index).link].control > 0);
+    let used: BTreeSet<usize> = asked.iter().map(|(index, _)| *index).chain(controlled).collect();
     refusals.extend(used.iter().filter_map(|index| of_room(system, Direction::at(*index), bounds)));
     let leaf = |path: &Path| bounds.leaf(path.subscriber.topic, path.publisher, path.index);
     let have = paths.iter().filter(|path| path.own_queue_at(system).is_some());
@@ -144,7 +145,8 @@ fn of_room(system: &System, at: Direction, bounds: &Bounds) -> Option<Refusal> {
     let (link, [from, _]) = (&system.links[at.link], at.ends(system));
     let (count, shares) = bounds.own_queues(at.index());
     let refuse = |needs: String, has: String, because: &str| {
-        let what = format!("own queues of {} before link {}", system.nodes[from].name, link.name);
+        let whose = if link.control > 0 { "own queues and that of control traffic" } else { "own queues" };
+        let what = format!("{whose} of {} before link {}", system.nodes[from].name, link.name);
         Some(Refusal { what, needs, has, because: because.to_owned(), offers: Vec::new() })
     };
     if count > MOST_OWN_QUEUES {

@@ -86,11 +86,13 @@ fn too_far(system: &System, subscriber: usize) -> String {
 }
 
 fn crossing(system: &System, direction: Direction) -> String {
-    let background = match system.links[direction.link].background {
+    let system::Link { background, control, .. } = &system.links[direction.link];
+    let besides = |rate: u64, what: &str| match rate {
         0 => String::new(),
-        rate => format!(", besides {} of background", show_bit_rate(rate as f64)),
+        rate => format!(", besides {} of {what}", show_bit_rate(rate as f64)),
     };
-    format!("so much has to cross it, headers included{background}")
+    let (background, control) = (besides(*background, "background"), besides(*control, "control traffic"));
+    format!("so much has to cross it, headers included{background}{control}")
 }
 
 fn per_second(value: f64) -> String {
