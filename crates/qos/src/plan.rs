@@ -310,7 +310,7 @@ pub struct Link {
     pub load_bits_per_s: f64,
     /// Undeclared traffic, bit/s.
     pub background_bits_per_s: f64,
-    /// Both as a part of the rate.
+    /// Both, and the rate of control traffic's queue, as a part of the rate.
     pub utilisation: f64,
     /// Order of service: fifo, strict, htb or hfsc.
     pub scheduler: String,
@@ -329,6 +329,20 @@ pub struct Link {
     /// Shares of low, normal, high and critical, 0…1 (`htb`, `hfsc`, in models with bounds).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<[f64; 4]>,
+    /// The queue of control traffic, where the contract states its rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<ControlQueue>,
+}
+
+/// A queue for control traffic, of class high: what comes beyond the rate waits, and is dropped, there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlQueue {
+    /// What leaves it in the long run, bit/s: guaranteed, and never more.
+    pub rate_bits_per_s: u64,
+    /// What leaves it at once after a pause, bytes.
+    pub burst_bytes: u64,
+    /// Packets that wait in it.
+    pub packets: u64,
 }
 
 /// A setting of a host's device, which `thalweg apply` makes.

@@ -180,7 +180,8 @@ fn links(plan: &Plan) -> String {
         ("full", '>'),
         ("queue", '<'),
     ];
-    let used = plan.links.iter().filter(|link| link.load_bits_per_s > 0.0 || link.background_bits_per_s > 0.0);
+    let is_used = |link: &&qos::plan::Link| link.load_bits_per_s > 0.0 || link.background_bits_per_s > 0.0;
+    let used = plan.links.iter().filter(|link| is_used(link) || link.control.is_some());
     let row = |link: &qos::plan::Link| {
         let background = match link.background_bits_per_s {
             0.0 => "-".to_owned(),
@@ -189,6 +190,8 @@ fn links(plan: &Plan) -> String {
         let over = if link.utilisation > 1.0 { " OVER" } else { "" };
         let backlog = link.backlog_bytes.map(|bytes| format!(", {bytes:.0} B")).unwrap_or_default();
         let on = link.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
+        let control = link.control.as_ref().map(|queue| show_bit_rate(queue.rate_bits_per_s as f64));
+        let control = control.map(|rate| format!(", control {rate}")).unwrap_or_default();
         vec![
             link.name.clone(),
             link.from.clone(),
@@ -197,7 +200,7 @@ fn links(plan: &Plan) -> String {
             show_bit_rate(link.rate_bits_per_s),
             background,
             format!("{:.1} %{over}", link.utilisation * 100.0),
-            format!("{}{on}{backlog}", link.scheduler),
+            format!("{}{on}{backlog}{control}", link.scheduler),
         ]
     };
     section("links, headers included", &headers, used.map(row).collect())

@@ -228,7 +228,12 @@ fn chains(plan: &Plan) -> Parts {
 fn links(plan: &Plan) -> Parts {
     let name = |link: &Link| format!("link {} {} → {}", link.name, link.from, link.to);
     let values = |link: &Link| {
-        vec![("rate", show_bit_rate(link.rate_bits_per_s)), ("load", show_bit_rate(link.load_bits_per_s))]
+        let control = link.control.as_ref().map(|queue| show_bit_rate(queue.rate_bits_per_s as f64));
+        vec![
+            ("rate", show_bit_rate(link.rate_bits_per_s)),
+            ("load", show_bit_rate(link.load_bits_per_s)),
+            ("control", control.unwrap_or_else(|| "none".to_owned())),
+        ]
     };
     plan.links.iter().map(|link| (name(link), values(link))).collect()
 }

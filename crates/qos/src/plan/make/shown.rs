@@ -4,9 +4,10 @@ use super::delay::{Bounds, Delay, Queue};
 use super::path::Path;
 use crate::Class;
 use crate::analysis::end_to_end::Where;
+use crate::analysis::stages::Leaf;
 use crate::network::Direction;
 use crate::placement::{self, Outcome, Placed, Status, Watch};
-use crate::plan::{Channel, Cost, Link, Node, Proxy, Solver, Term};
+use crate::plan::{Channel, ControlQueue, Cost, Link, Node, Proxy, Solver, Term};
 use crate::system::{self, Scheduler, System};
 
 pub(super) fn channel(system: &System, path: &Path, class: Class, delay: Delay) -> Channel {
@@ -69,16 +70,21 @@ pub(super) fn links(system: &System, loads: &[f64], queues: &[Queue]) -> Vec<Lin
             rate_bits_per_s: link.rate as f64,
             load_bits_per_s: load,
             background_bits_per_s: link.background as f64,
-            utilisation: (load + link.background as f64) / link.rate as f64,
+            utilisation: (load + link.background as f64 + link.control as f64) / link.rate as f64,
             scheduler: scheduler(link.scheduler).to_owned(),
             backlog_bytes: queue.bytes,
             down: link.down,
             queue_packets: queue.packets.filter(|_| device.is_some()),
             shares: queue.shares,
+            control: Leaf::control(link).map(|queue| control(&queue)),
             device,
         }
     };
     (0..2 * system.links.len()).map(direction).collect()
+}
+
+fn control(queue: &Leaf) -> ControlQueue {
+    ControlQueue { rate_bits_per_s: queue.rate, burst_bytes: queue.burst, packets: queue.packets }
 }
 
 pub(super) fn scheduler(scheduler: Scheduler) -> &'static str {

@@ -1,7 +1,7 @@
 //! Queues of channels' own: their rate and depth, who waits for whom, and where there can be none.
 
 use super::*;
-use crate::plan::OwnQueue;
+use crate::plan::{ControlQueue, OwnQueue};
 
 /// A camera and a joint of one class, over a router; the camera's packets have a queue of their own at the host.
 const HOST: &str = r#"
@@ -70,6 +70,31 @@ fn a_channel_has_a_queue_of_its_own_where_its_contract_asks_for_it() {
     let terms = |subscriber: &str| &plan.channels.iter().find(|one| one.subscriber == subscriber).unwrap().terms;
     assert!(!terms("/joint").contains_key(term), "{:?}", terms("/joint"));
     assert_eq!(Plan::from_text(&plan.to_text()).unwrap().channels[0].own_queue, plan.channels[0].own_queue);
+}
+
+/// It has a part of the link, and all others wait for what it lets pass.
+#[test]
+fn control_traffic_is_counted_where_a_link_states_its_rate() {
+    let with = HOST.replacen("scheduler = \"htb\"", "scheduler = \"htb\"\ncontrol = \"500 kbit/s\"", 1);
+    let (plan, without) = (planned(&with, Model::Bound), planned(HOST, Model::Bound));
+    assert!(plan.feasible, "{:?}", plan.refusals);
+    let queue = ControlQueue { rate_bits_per_s: 500_000, burst_bytes: 3 * 1514, packets: 100 };
+    let queues: Vec<_> = plan.links.iter().map(|link| link.control.clone()).collect();
+    assert_eq!(queues, [Some(queue.clone()), Some(queue), None, None]);
+    let sum = |link: usize| plan.links[link].shares.unwrap().iter().sum::<f64>() + 0.05;
+    let rate = own(&plan, "/picture").unwrap().rate_bits_per_s as f64 / 10e6;
+    assert!((sum(0) + rate - 1.0).abs() < 1e-6 && (sum(1) - 1.0).abs() < 1e-6, "{:?}", plan.links);
+    assert!((plan.links[0].utilisation - without.links[0].utilisation - 0.05).abs() < 1e-9);
+    for (counted, alone) in plan.channels.iter().zip(&without.channels) {
+        // What passes at once takes 3.6 ms of the link.
+        let [counted, alone] = [counted, alone].map(|channel| channel.bound_us.unwrap());
+        assert!(counted > alone + 3600.0, "{counted} {alone}");
+    }
+    assert_eq!(Plan::from_text(&plan.to_text()).unwrap().links, plan.links);
+    let stated = "devices = { here = \"eth0\" }\nshares = { critical = \"10 %\", high = \"30 %\", normal = \"30 %\", low = \"20 %\" }";
+    let full = planned(&with.replacen("devices = { here = \"eth0\" }", stated, 1), Model::Bound);
+    let says = |one: &Refusal| one.what == "own queues and that of control traffic of here before link first";
+    assert!(!full.feasible && full.refusals.iter().any(says), "{:?}", full.refusals);
 }
 
 /// Samples that may leave the queue after their deadline may wait for tokens: no figure is a bound.
