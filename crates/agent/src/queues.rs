@@ -3,8 +3,9 @@
 use linux::queueing::{
     Hook, LONGEST, Leaf, MOST_LEAVES, MOST_SEGMENTS, PerClass, SLOWEST, Scheduler, Service, Share, Wanted, Whose,
 };
+use qos::Class;
 use qos::contract::{DEVICE, is_device};
-use qos::plan::{Channel, Link, OwnQueue, Plan, Setting};
+use qos::plan::{Channel, ControlQueue, Link, OwnQueue, Plan, Setting};
 use qos::system::{MOST_AT_ONCE, NodeKind};
 use std::fmt;
 
@@ -144,18 +145,18 @@ pub fn own<'a>(plan: &'a Plan, host: &str, device: &str) -> Vec<(&'a Channel, &'
     plan.channels.iter().filter_map(of).collect()
 }
 
-/// The queues of channels' own before a link.
+/// The queues of channels' own before a link, and that of control traffic.
 fn leaves(plan: &Plan, link: &Link) -> Result<Vec<Leaf>, Unfit> {
     let own = |channel: &&Channel| {
         channel.publisher == link.from && channel.own_queue.as_ref().is_some_and(|own| own.link == link.name)
     };
     let channels: Vec<&Channel> = plan.channels.iter().filter(own).collect();
     let altered = |text: String| Unfit::Altered(format!("the plan has {text}"));
-    if channels.len() > MOST_LEAVES {
-        let count = channels.len();
+    let count = channels.len() + usize::from(link.control.is_some());
+    if count > MOST_LEAVES {
         return Err(altered(format!("{count} own queues before link {:?}: allowed are {MOST_LEAVES}", link.name)));
     }
-    if !channels.is_empty() && link.scheduler != "htb" {
+    if count > 0 && link.scheduler != "htb" {
         return Err(altered(format!("own queues before link {:?}: allowed is that with htb", link.name)));
     }
     let mut leaves: Vec<Leaf> = Vec::new();
@@ -167,25 +168,40 @@ fn leaves(plan: &Plan, link: &Link) -> Result<Vec<Leaf>, Unfit> {
         }
         leaves.push(leaf);
     }
+    if let Some(control) = &link.control {
+        leaves.push(of_control(link, control).map_err(altered)?);
+    }
     Ok(leaves)
 }
 
 fn leaf(channel: &Channel, own: &OwnQueue) -> Result<Leaf, String> {
     let OwnQueue { number, rate_bits_per_s, burst_bytes, packets, .. } = *own;
-    let of = |what: &str, value: u64, allowed: &str| {
-        Err(format!("{what} {value} of the own queue of {}: allowed is {allowed}", channel.subscriber))
-    };
+    let of = format!("the own queue of {}", channel.subscriber);
     if number >= OwnQueue::NUMBERS {
-        return of("number", number.into(), "0 to 4095");
+        return Err(format!("number {number} of {of}: allowed is 0 to 4095"));
     }
-    if rate_bits_per_s < SLOWEST {
-        return of("rate", rate_bits_per_s, "1000 bit/s and more");
-    }
-    let burst = u32::try_from(burst_bytes).ok().filter(|bytes| (1514..=MOST_AT_ONCE).contains(&u64::from(*bytes)));
-    let Some(burst) = burst else { return of("burst", burst_bytes, "1514 B to 16 MiB") };
-    let queue = u32::try_from(packets).ok().filter(|packets| (1..=LONGEST).contains(packets));
-    let Some(queue) = queue else { return of("packets", packets, "1 to 100000") };
+    let (burst, queue) = sizes(&of, rate_bits_per_s, burst_bytes, packets)?;
     Ok(Leaf { class: channel.class, rate: rate_bits_per_s, burst, queue, whose: Whose::Sockets(number) })
+}
+
+fn of_control(link: &Link, control: &ControlQueue) -> Result<Leaf, String> {
+    let ControlQueue { rate_bits_per_s, burst_bytes, packets } = *control;
+    let of = format!("the queue of control traffic before link {:?}", link.name);
+    let (burst, queue) = sizes(&of, rate_bits_per_s, burst_bytes, packets)?;
+    Ok(Leaf { class: Class::High, rate: rate_bits_per_s, burst, queue, whose: Whose::Control })
+}
+
+/// Bytes at once and packets of a queue, if these and its rate are allowed.
+fn sizes(of: &str, rate: u64, burst: u64, packets: u64) -> Result<(u32, u32), String> {
+    let refuse = |what: &str, value: u64, allowed: &str| Err(format!("{what} {value} of {of}: allowed is {allowed}"));
+    if rate < SLOWEST {
+        return refuse("rate", rate, "1000 bit/s and more");
+    }
+    let at_once = u32::try_from(burst).ok().filter(|bytes| (1514..=MOST_AT_ONCE).contains(&u64::from(*bytes)));
+    let Some(at_once) = at_once else { return refuse("burst", burst, "1514 B to 16 MiB") };
+    let queue = u32::try_from(packets).ok().filter(|packets| (1..=LONGEST).contains(packets));
+    let Some(queue) = queue else { return refuse("packets", packets, "1 to 100000") };
+    Ok((at_once, queue))
 }
 
 fn scheduler(link: &Link, prio: bool, leaves: Vec<Leaf>) -> Result<Scheduler, Unfit> {
@@ -337,6 +353,20 @@ mod tests {
     }
 
     #[test]
+    fn control_traffic_has_a_queue_where_the_plan_has_one() {
+        let control = ControlQueue { rate_bits_per_s: 500_000, burst_bytes: 4542, packets: 100 };
+        let mut plan = plan();
+        plan.links[0].shares = Some([0.1, 0.2, 0.3, 0.395]);
+        plan.links[0].control = Some(control.clone());
+        let leaf = Leaf { class: Class::High, rate: 500_000, burst: 4542, queue: 100, whose: Whose::Control };
+        assert_eq!(queues(&plan, "a", true).unwrap()[0].leaves(), [leaf]);
+        plan.links[0].shares = Some([0.1, 0.2, 0.3, 0.4]);
+        assert!(matches!(queues(&plan, "a", true), Err(Unfit::Altered(said)) if said.contains("included")));
+        plan.links[1].control = Some(control);
+        assert!(matches!(queues(&plan, "r", true), Err(Unfit::Altered(said)) if said.contains("that with htb")));
+    }
+
+    #[test]
     fn a_host_that_the_plan_does_not_have_is_refused_if_named() {
         assert!(matches!(queues(&plan(), "b", true), Err(Unfit::NoHost(said)) if said.contains("a, r")));
     }
@@ -344,7 +374,10 @@ mod tests {
     #[test]
     fn a_plan_that_was_changed_by_hand_is_checked() {
         type Change = fn(&mut Link);
-        let changes: [(Change, &str); 6] = [
+        let slow =
+            |link: &mut Link| link.control = Some(ControlQueue { rate_bits_per_s: 9, ..ControlQueue::default() });
+        let changes: [(Change, &str); 7] = [
+            (slow, "rate 9 of the queue of control traffic before link \"lan\""),
             (|link| link.scheduler = "fair".into(), "scheduler \"fair\""),
             (|link| link.device = Some("a; drop".into()), "device \"a; drop\""),
             (|link| link.rate_bits_per_s = f64::NAN, "1 kbit/s and more"),

@@ -12,7 +12,7 @@ mod mark;
 mod policing;
 mod settings;
 
-pub use mark::{Class, Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
+pub use mark::{CONTROL, Class, Dscp, Mark, PRIORITY_BANDS, band, kernel_priority};
 pub use policing::Policing;
 pub use settings::{Change, Changes, PolicyName, PrioritySettings, priority_text};
 

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Result};
 use crate::output::table;
 use linux::queueing::{Counted, Leaf, Placement, Wanted, Whose, counted, read};
 use qos::Class;
-use qos::priority::Mark;
+use qos::priority::{CONTROL, Mark};
 use serde::Serialize;
 
 /// Treatment of one class on one device after the queues were installed: read back, and counted where they count.
@@ -119,6 +119,7 @@ pub(super) fn flows(wanted: &Wanted) -> Vec<FlowRow> {
         flow: match leaf.whose {
             Whose::Flow(flow) => flow.to_string(),
             Whose::Sockets(_) => "sockets that name it".to_owned(),
+            Whose::Control => format!("control traffic, {CONTROL}"),
         },
         class: leaf.class,
         rate_bits_per_s: leaf.rate,

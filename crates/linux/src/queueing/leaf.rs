@@ -1,8 +1,9 @@
-//! A queue and rate below a device's classes for one flow, or for the sockets that name it: what is sent beyond the rate waits, and is dropped, there.
+//! A queue and rate below a device's classes for one flow, for the sockets that name it, or for control traffic: what is sent beyond the rate waits, and is
+//! dropped, there.
 //!
 //! A leaf is an HTB class beside the classes of marks, just before its own class in their order. Its rate is its ceiling, too: it borrows nothing.
 //! A flow is told by filters on its addresses, protocol and port, before those on marks. A socket names a leaf by its priority (`SO_PRIORITY`,
-//! with CAP_NET_ADMIN), which HTB looks at before it asks any filter (`htb_classify`).
+//! with CAP_NET_ADMIN), which HTB looks at before it asks any filter (`htb_classify`). Control traffic is told by its mark.
 
 use super::discipline::{Class as QueueClass, Discipline, Shares};
 use super::filter::{Bits, Filter, Protocol, Question};
@@ -10,6 +11,7 @@ use super::tree::Handle;
 use super::wanted::{INNER, PACKET, Step};
 use qos::Class;
 use qos::plan::OwnQueue;
+use qos::priority::CONTROL;
 use qos::system::MOST_OWN_QUEUES;
 use std::fmt;
 use std::net::IpAddr;
@@ -18,6 +20,10 @@ use std::net::IpAddr;
 pub const MOST_LEAVES: usize = MOST_OWN_QUEUES;
 /// Preference of the filters on marks over IPv4; IPv6 has the next one. Those of leaves are lower.
 pub(super) const MARK_PREFERENCE: u16 = 101;
+/// The same of those on control traffic.
+const CONTROL_PREFERENCE: u16 = 99;
+/// The minor number of its class, and the major number of its queue: beside those of classes.
+const CONTROL_AT: [u16; 2] = [0x50, 0x7a50];
 /// The minor number of the class of a flow's first leaf, and the major number of its queue.
 const FIRST: [u16; 2] = [0x100, 0x7b00];
 /// The same of those that sockets name.
@@ -45,6 +51,8 @@ pub enum Whose {
     Flow(Flow),
     /// Those of the sockets that name the leaf, by a number below [`qos::plan::OwnQueue::NUMBERS`] that no other leaf of the device has.
     Sockets(u16),
+    /// Those with the mark of control traffic ([`qos::priority::CONTROL`]). A device has one such leaf.
+    Control,
 }
 
 /// The packets of a flow, as their headers name it (RFC 3289 §3.3.1: a filter on addresses, protocol and port).
@@ -114,14 +122,31 @@ impl Leaf {
         match self.whose {
             Whose::Flow(_) => Self::handle(number),
             Whose::Sockets(name) => Self::named(name),
+            Whose::Control => Self::control(),
         }
+    }
+
+    /// The handle of the class for control traffic.
+    pub fn control() -> Handle {
+        Handle::new(INNER, CONTROL_AT[0])
     }
 
     /// The flow that it is for.
     pub fn flow(&self) -> Option<Flow> {
         match self.whose {
             Whose::Flow(flow) => Some(flow),
-            Whose::Sockets(_) => None,
+            Whose::Sockets(_) | Whose::Control => None,
+        }
+    }
+
+    /// The filters that tell its packets.
+    fn filters(&self, number: usize) -> Vec<Filter> {
+        let handle = self.class_handle(number);
+        let on_mark = |v6: bool| Filter::on_mark(v6, CONTROL_PREFERENCE + u16::from(v6), CONTROL.tos(), 0xfc, handle);
+        match self.whose {
+            Whose::Flow(flow) => vec![flow.filter(1 + number as u16, handle)],
+            Whose::Sockets(_) => Vec::new(),
+            Whose::Control => vec![on_mark(false), on_mark(true)],
         }
     }
 
@@ -130,17 +155,17 @@ impl Leaf {
         handle.major() == INNER && (FIRST[0]..FIRST[0] + MOST_LEAVES as u16).contains(&handle.minor())
     }
 
-    /// The steps that make it: class, queue, and the filter of a flow.
+    /// The steps that make it: class, queue, and filters.
     pub(super) fn steps(&self, number: usize, top: Handle) -> Vec<Step> {
         let handle = self.class_handle(number);
         let queue = match self.whose {
             Whose::Flow(_) => FIRST[1] + number as u16,
             Whose::Sockets(name) => NAMED[1] + name % OwnQueue::NUMBERS,
+            Whose::Control => CONTROL_AT[1],
         };
         let priority = 6 - 2 * self.class as u32;
         let shares =
             Shares { rate: self.rate, ceil: self.rate, burst: self.burst.max(PACKET), priority, quantum: PACKET };
-        let filter = self.flow().map(|flow| flow.filter(1 + number as u16, handle));
         let steps = [
             Step::Class { parent: top, handle, is: QueueClass::Htb(shares) },
             Step::Discipline {
@@ -150,8 +175,8 @@ impl Leaf {
                 more: 0,
             },
         ];
-        let filter = filter.map(|is| Step::Filter { parent: Handle::new(INNER, 0), is });
-        steps.into_iter().chain(filter).collect()
+        let filters = self.filters(number).into_iter();
+        steps.into_iter().chain(filters.map(|is| Step::Filter { parent: Handle::new(INNER, 0), is })).collect()
     }
 }
 
@@ -231,6 +256,16 @@ mod tests {
             [
                 "tc class add dev eth0 parent 7a2:1 classid 7a2:1abc htb rate 500000bit ceil 500000bit burst 3000 cburst 3000 prio 2 quantum 1514",
                 "tc qdisc add dev eth0 parent 7a2:1abc handle 6abc: pfifo limit 8",
+            ]
+        );
+        let control = Leaf { whose: Whose::Control, ..leaf(flow(None, "10.0.0.2")) };
+        assert_eq!(
+            said(control.steps(1, Handle::new(INNER, 1))),
+            [
+                "tc class add dev eth0 parent 7a2:1 classid 7a2:50 htb rate 500000bit ceil 500000bit burst 3000 cburst 3000 prio 2 quantum 1514",
+                "tc qdisc add dev eth0 parent 7a2:50 handle 7a50: pfifo limit 8",
+                "tc filter add dev eth0 parent 7a2: protocol ip pref 99 u32 match u32 0x00a00000 0x00fc0000 at 0 flowid 7a2:50",
+                "tc filter add dev eth0 parent 7a2: protocol ipv6 pref 100 u32 match u32 0x0a000000 0x0fc00000 at 0 flowid 7a2:50",
             ]
         );
     }

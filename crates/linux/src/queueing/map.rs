@@ -9,7 +9,7 @@ use super::leaf::{Flow, Leaf};
 use super::tree::Handle;
 use super::wanted::{Wanted, class_of};
 use qos::Class;
-use qos::priority::Dscp;
+use qos::priority::{CONTROL, Dscp};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -34,6 +34,8 @@ pub struct PriorityMap {
     pub priorities: [u32; 4],
     /// Flows with a priority of their own: the handle of a class.
     pub flows: Vec<(Flow, Handle)>,
+    /// The handle of the class for control traffic, if there is one.
+    pub control: Option<Handle>,
 }
 
 /// The table's name.
@@ -60,8 +62,11 @@ impl Hook {
 impl PriorityMap {
     /// The priority that a packet with this TOS octet gets.
     pub fn priority(&self, tos: u8) -> u32 {
-        let class = class_of(Dscp::new(tos >> 2).unwrap_or_default());
-        self.priorities[class as usize]
+        let dscp = Dscp::new(tos >> 2).unwrap_or_default();
+        match self.control {
+            Some(handle) if dscp == CONTROL => handle.0,
+            _ => self.priorities[class_of(dscp) as usize],
+        }
     }
 
     /// The input of `nft -f -`. Its first lines remove an older table.

@@ -7,13 +7,13 @@
 use super::boundary::Boundary;
 use super::discipline::{Class as QueueClass, Curve, DEFAULT_MAP, Discipline, Shares};
 use super::filter::Filter;
-use super::leaf::{Leaf, MARK_PREFERENCE, MOST_LEAVES};
+use super::leaf::{Leaf, MARK_PREFERENCE, MOST_LEAVES, Whose};
 use super::map::{Hook, PriorityMap};
 use super::tree::{CLASS, DISCIPLINE, FILTER, Handle, Node, Queues, Said};
 use super::{QueueError, devices, map};
 use crate::netlink::{CREATE, REPLACE, Socket, attribute, put, u32_at, words};
 use qos::Class;
-use qos::priority::Dscp;
+use qos::priority::{CONTROL, Dscp};
 use std::fmt;
 
 /// The wanted queues of a device.
@@ -130,7 +130,7 @@ pub fn class_of(dscp: Dscp) -> Class {
     found.map_or(Class::Normal, |(_, _, class)| *class)
 }
 
-/// The class's place in the tree: minor 10 critical, 20 high, 30 normal, 40 low.
+/// The class's place in the tree: minor 10 critical, 20 high, 30 normal, 40 low. (Control traffic has 50.)
 pub(super) fn class_handle(class: Class) -> Handle {
     Handle::new(INNER, 0x40 - 0x10 * class as u16)
 }
@@ -143,10 +143,12 @@ pub(super) fn band(class: Class) -> Handle {
 /// The priority that our map, if there is one, gives packets with this TOS octet before they reach these queues.
 pub(crate) fn mapped(queues: &Queues, tos: u8) -> Option<u32> {
     queues.root().filter(|root| root.handle.major() == OURS_MAPPED)?;
-    let class = class_of(Dscp::new(tos >> 2)?);
+    let dscp = Dscp::new(tos >> 2)?;
+    let class = class_of(dscp);
     let inner = queues.disciplines.iter().find(|d| d.handle == Handle::new(INNER, 0))?;
     Some(match &inner.is {
         Discipline::Prio { .. } => band(class).0,
+        Discipline::Htb { .. } if dscp == CONTROL && queues.class(Leaf::control()).is_some() => Leaf::control().0,
         Discipline::Htb { .. } | Discipline::Hfsc { .. } => class_handle(class).0,
         _ => class.socket_priority(),
     })
@@ -252,7 +254,8 @@ impl Wanted {
         };
         let flows =
             || self.leaves().iter().enumerate().filter_map(|(n, leaf)| Some((leaf.flow()?, Leaf::handle(n)))).collect();
-        self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities, flows: flows() })
+        let control = self.leaves().iter().any(|leaf| leaf.whose == Whose::Control).then(Leaf::control);
+        self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities, flows: flows(), control })
     }
 
     /// Flows with a queue and rate of their own.
@@ -429,6 +432,28 @@ mod tests {
         for own in Class::ALL {
             assert_eq!(class(own.dscp()), own);
         }
+    }
+
+    #[test]
+    fn a_map_gives_control_traffic_its_class() {
+        let share = Share { rate: 10_000_000, ceil: None, priority: None };
+        let leaf = Leaf { class: Class::High, rate: 500_000, burst: 4542, queue: 100, whose: Whose::Control };
+        let wanted = |leaves: Vec<Leaf>| Wanted {
+            device: "eth0".to_owned(),
+            rate: 100_000_000,
+            encapsulation: 0,
+            queue: 100,
+            scheduler: Scheduler::Htb([share; 4], leaves),
+            segments: None,
+            map: Some(Hook::Router),
+            boundary: false,
+        };
+        let with = wanted(vec![leaf]);
+        let priorities =
+            |wanted: &Wanted| [0, 40, 34, 36].map(|dscp| wanted.priority_map().unwrap().priority(dscp << 2));
+        assert_eq!(priorities(&with), [0x07a2_0030, 0x07a2_0050, 0x07a2_0020, 0x07a2_0020]);
+        assert_eq!(priorities(&wanted(Vec::new()))[1], 0x07a2_0020, "without a leaf it is class high");
+        assert!(commands(&[with], &[]).iter().any(|command| command.contains("40 : 7a2:50, 41-43 : ")));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::packets::{marked, receive, receiver};
 use crate::restoring::{Journals, as_before, wanted};
 use crate::world::{Host, pair, routed};
 use qos::Class;
+use qos::priority::CONTROL;
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 use thalweg_linux::queueing::{
@@ -57,22 +58,28 @@ fn left(socket: &UdpSocket) -> usize {
 #[test]
 fn a_flow_beyond_its_rate_loses_its_own_packets_only() {
     let Some([a, b]) = pair("a_flow_beyond_its_rate_loses_its_own_packets_only") else { return };
-    for address in ["10.99.0.2", "fd99::2"] {
+    // A flow by its addresses and port, and control traffic by its mark.
+    for (address, mark) in
+        [("10.99.0.2", HIGH), ("fd99::2", HIGH), ("10.99.0.2", CONTROL.tos()), ("fd99::2", CONTROL.tos())]
+    {
         let at = |port: u16| std::net::SocketAddr::new(address.parse().unwrap(), port);
         for alone in [true, false] {
             let journals = Journals::new("leaf");
             let [(greedy, greedy_port), (modest, modest_port)] =
                 b.inside(|| [receiver(address.parse().unwrap()), receiver(address.parse().unwrap())]);
-            let leaves = if alone { vec![leaf(address, greedy_port)] } else { Vec::new() };
+            let flow = leaf(address, greedy_port);
+            let own = if mark == HIGH { flow } else { Leaf { whose: Whose::Control, ..flow } };
+            let handle = own.class_handle(0);
+            let leaves = if alone { vec![own] } else { Vec::new() };
             a.inside(|| install(&journals.0, &[with(leaves)]).unwrap().keep().unwrap());
-            let [from, other] = a.inside(|| [marked(at(greedy_port), HIGH, None), marked(at(modest_port), HIGH, None)]);
+            let [from, other] = a.inside(|| [marked(at(greedy_port), mark, None), marked(at(modest_port), HIGH, None)]);
             // Beyond what both a leaf and a class's queue hold; then the neighbour of the same class.
             (0..100).for_each(|_| drop(from.send(&[0; BYTES])));
             (0..10).for_each(|_| drop(other.send(&[0; BYTES])));
             drained(&a, "veth");
             let came = [left(&greedy), left(&modest)];
             if alone {
-                let counted = counters(&a, "veth", 0);
+                let counted = a.inside(|| read("veth").unwrap().class(handle).unwrap().counters);
                 assert!((8..50).contains(&came[0]), "{address}: {came:?}");
                 assert_eq!((counted.packets as usize, counted.drops as usize), (came[0], 100 - came[0]), "{counted:?}");
                 assert_eq!(came[1], 10, "{address}: the neighbour lost nothing");

@@ -59,6 +59,9 @@ impl Dscp {
     }
 }
 
+/// The code point of control traffic: CS5 (RFC 4594, signalling). Where it has no queue of its own, it is in class high.
+pub const CONTROL: Dscp = Dscp(40);
+
 impl From<Dscp> for u8 {
     fn from(dscp: Dscp) -> u8 {
         dscp.0
