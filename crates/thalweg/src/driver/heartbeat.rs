@@ -19,7 +19,7 @@ use crate::control::{HEARTBEAT, NodeId, Peer};
 use crate::handshake::{self, ALIVE, NO_SOURCE, VERSION, Watching};
 use linux::marks;
 use linux::poll::Readiness;
-use qos::priority::Mark;
+use qos::priority::{CONTROL, Mark};
 use qos::{Class, Qos};
 use socket2::{Domain, SockRef};
 use std::io;
@@ -351,11 +351,10 @@ fn receive(stream: &OwnedFd) -> io::Result<(usize, u8)> {
     }
 }
 
-/// Signs of life must not wait behind the samples that they tell of. A lost one is retransmitted soon, and a peer that vanished leaves no
-/// stream behind. Within the host none of these settings has an effect.
+/// Signs of life must not wait behind the samples that they tell of: they are control traffic, of class high. A lost one is retransmitted soon,
+/// and a peer that vanished leaves no stream behind. Within the host none of these settings has an effect.
 fn prepare(stream: &OwnedFd) {
-    let mark = Mark::Class(Class::High);
-    let _ = marks::set(stream.as_fd(), &mark, mark.socket_priority());
+    let _ = marks::set(stream.as_fd(), &Mark::Dscp(CONTROL), Class::High.socket_priority());
     tcp::retransmit_soon(stream);
     tcp::notice_outage(stream);
 }
@@ -416,6 +415,15 @@ mod tests {
             }
         }
         (silent, asked)
+    }
+
+    #[test]
+    fn signs_of_life_have_the_mark_of_control_traffic_and_the_priority_of_class_high() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = OwnedFd::from(std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        prepare(&stream);
+        let found = marks::read(stream.as_fd()).unwrap();
+        assert_eq!((found.tos, found.priority), (0xa0, Class::High.socket_priority()));
     }
 
     #[test]
