@@ -1,9 +1,10 @@
 //! The samples between the threads that receive and the one that writes, in bounded memory. When it is full, new samples are dropped.
 
 use super::arrivals::{Arrivals, Span};
+use linux::clock::monotonic_ns;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thalweg::{PortRef, SampleInfo};
 
 /// Memory of a waiting sample besides its bytes.
@@ -60,10 +61,21 @@ struct State {
     /// The same by topic.
     of_topic: Vec<u64>,
     publishers: HashMap<PortRef, Publisher>,
+    /// Samples that have room, and are being copied.
+    copying: usize,
+    /// Samples that came.
+    came: u64,
+    /// The recording ends with what was published by then.
+    end_ns: Option<u64>,
     closed: bool,
 }
 
 impl State {
+    /// `true` if no further sample will wait.
+    fn is_over(&self) -> bool {
+        self.closed && self.copying == 0
+    }
+
     /// `true` if a sample has room. A topic beyond its share leaves the last eighth to the others.
     fn admits(&self, topic: usize, cost: u64, memory: u64) -> bool {
         let share = memory / self.of_topic.len().max(1) as u64;
@@ -106,16 +118,24 @@ impl Intake {
             return;
         }
         // The copy is made without the lock.
-        let sample = Waiting { topic, info: *info, bytes: bytes.to_vec() };
-        self.lock().waiting.push_back(sample);
+        self.put(Waiting { topic, info: *info, bytes: bytes.to_vec() });
+    }
+
+    fn put(&self, sample: Waiting) {
+        let mut state = self.lock();
+        state.copying -= 1;
+        state.waiting.push_back(sample);
+        drop(state);
         self.news.notify_one();
     }
 
     fn reserve(&self, topic: usize, info: &SampleInfo, cost: u64) -> bool {
         let mut state = self.lock();
-        if state.closed {
+        let is_after = |end_ns: u64| info.same_clock && info.source_ns > end_ns;
+        if state.closed || state.end_ns.is_some_and(is_after) {
             return false;
         }
+        state.came += 1;
         let admitted = state.admits(topic, cost, self.memory);
         let port = PortRef { node: info.node, port: info.port };
         let first = || Publisher { topic, first: *info, arrivals: Arrivals::default() };
@@ -126,6 +146,7 @@ impl Intake {
             return false;
         }
         state.charge(topic, cost);
+        state.copying += 1;
         true
     }
 
@@ -138,12 +159,12 @@ impl Intake {
         }
         batch.clear(); // frees memory without the lock
         let state = self.lock();
-        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.is_over();
         let waited = self.news.wait_timeout_while(state, timeout, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let count = state.waiting.len().min(BATCH);
         batch.extend(state.waiting.drain(..count));
-        !(state.closed && batch.is_empty())
+        !(state.is_over() && batch.is_empty())
     }
 
     /// What each publisher's samples lack since the last call.
@@ -161,6 +182,21 @@ impl Intake {
         self.lock().publishers.values().map(|publisher| publisher.arrivals.highest()).max().unwrap_or(0)
     }
 
+    /// Takes what was published before now and is on its way: until nothing has come for `quiet`, and at most for `longest`.
+    pub(super) fn settle(&self, quiet: Duration, longest: Duration) {
+        let until = Instant::now() + longest;
+        self.lock().end_ns = Some(monotonic_ns());
+        let mut before = None;
+        while Instant::now() < until {
+            let came = Some(self.lock().came);
+            if came == before {
+                return;
+            }
+            before = came;
+            std::thread::sleep(quiet);
+        }
+    }
+
     /// Takes nothing more.
     pub(super) fn close(&self) {
         self.lock().closed = true;
@@ -176,6 +212,7 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::LONG;
     use thalweg::Change;
     use thalweg::control::{NodeId, PortId};
 
@@ -239,5 +276,29 @@ mod tests {
         assert!(intake.next(&mut batch, Duration::ZERO) && batch.len() == 1, "what was taken is written");
         assert!(!intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
         assert_eq!(intake.lock().bytes, 0);
+    }
+
+    #[test]
+    fn what_is_being_copied_when_the_queue_closes_is_written() {
+        let intake = Intake::new(1 << 20);
+        let (topic, info, mut batch) = (intake.add_topic(), sample(1, 1), Vec::new());
+        assert!(intake.reserve(topic, &info, SAMPLE));
+        intake.close();
+        assert!(intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
+        intake.put(Waiting { topic, info, bytes: Vec::new() });
+        assert!(intake.next(&mut batch, Duration::ZERO) && batch.len() == 1);
+        assert!(!intake.next(&mut batch, Duration::ZERO));
+    }
+
+    #[test]
+    fn the_end_is_by_the_time_of_publication() {
+        let intake = Intake::new(1 << 20);
+        let topic = intake.add_topic();
+        intake.settle(Duration::ZERO, LONG);
+        intake.take(topic, &sample(1, 1), &[]);
+        intake.take(topic, &SampleInfo { source_ns: u64::MAX, ..sample(1, 2) }, &[]);
+        intake.take(topic, &SampleInfo { source_ns: u64::MAX, same_clock: false, ..sample(2, 7) }, &[]);
+        assert_eq!(taken(&intake), [(topic, 1), (topic, 7)], "the clock of the last one is another");
+        assert!(intake.take_losses(true).is_empty());
     }
 }

@@ -77,6 +77,8 @@ pub struct Recorder {
 
 /// Settings and clocks of other nodes are asked for this often, and after this time if there are new publishers.
 const ASK_NS: [u64; 2] = [10_000_000_000, 500_000_000];
+/// At the end, samples that are on their way are waited for until none has come for so long, and at most so long.
+const SETTLE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// The types of others are walked by recursion.
 const STACK: usize = 1 << 20;
 
@@ -121,8 +123,12 @@ impl Recorder {
         self.storage.is_finished()
     }
 
-    /// Ends the recording: what has arrived is written.
+    /// Ends the recording: what was published until now is received and written.
     pub fn finish(self) -> Summary {
+        if !self.has_ended() {
+            let [quiet, longest] = SETTLE;
+            self.intake.settle(quiet, longest);
+        }
         self.intake.close();
         let _ = self.storage.join(); // if it has panicked, it has sent no summary
         let panicked =

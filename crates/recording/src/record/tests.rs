@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg::codec::Raw;
 use thalweg::{Node, Settings};
 
-const LONG: Duration = Duration::from_secs(30);
+pub(super) const LONG: Duration = Duration::from_secs(30);
 
 /// A disk that takes nothing until it is released.
 #[derive(Clone, Default)]
