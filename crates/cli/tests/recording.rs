@@ -45,8 +45,9 @@ fn published(house: &Testbed, arguments: &str) -> u64 {
     done.json()["published"].as_u64().unwrap()
 }
 
-/// The summary of a recording that ends on Ctrl-C.
-fn ended(recorder: Running) -> Value {
+/// The summary of a recording that ends on Ctrl-C, once it has received all that publishers sent before they ended.
+fn ended(house: &Testbed, recorder: Running) -> Value {
+    house.wait_for_list("channels", |channels| channels.as_array().unwrap().is_empty());
     recorder.interrupt().json()
 }
 
@@ -58,13 +59,14 @@ fn every_sample_of_a_fast_and_a_big_topic_is_recorded_or_counted() {
     let big = house.start("pub /big --rate 20 --size 1MiB --count 40 --wait 1");
     let fast = published(&house, "/fast --rate 1000 --count 2000");
     assert_eq!((fast, big.finish().code()), (2000, 0));
-    let summary = ended(recorder);
+    let summary = ended(&house, recorder);
     let found = contents(&file);
     for (topic, count, size) in [("/fast", 2000, 64), ("/big", 40, 1 << 20)] {
         let (samples, bytes, lost) = totals(&summary, topic);
-        assert_eq!((samples + lost, bytes), (count, samples * size), "{topic}: {summary}");
-        assert!(samples >= count / 2, "{topic}: {summary}");
         let (numbers, in_file) = &found[topic];
+        // How many come is a matter of the machine, and losses count from the first one that came: publishers count from 1.
+        let missed = u64::from(numbers[0]) - 1;
+        assert_eq!((missed + samples + lost, bytes), (count, samples * size), "{topic}: {summary}");
         assert_eq!((numbers.len() as u64, *in_file), (samples, bytes), "{topic}");
         assert!(numbers.is_sorted(), "{topic}");
     }
@@ -74,11 +76,9 @@ fn every_sample_of_a_fast_and_a_big_topic_is_recorded_or_counted() {
     let metadata = &channel.metadata;
     assert_eq!((channel.message_encoding.as_str(), metadata["thalweg.class"].as_str()), ("cdr", "normal"));
     assert!(metadata["offered_qos_profiles"].starts_with("- history: keep_last\n"), "{metadata:?}");
-    assert!(
-        metadata["thalweg.publisher"].contains("/fast/") && !metadata["thalweg.carrier"].is_empty(),
-        "{metadata:?}"
-    );
-    assert!(found["/thalweg/timing"].0.len() >= 3, "one of each second and channel: {:?}", found["/thalweg/timing"]);
+    assert!(metadata["thalweg.publisher"].contains("/fast/"), "{metadata:?}");
+    // One of each second and channel; seconds in which the recorder did not run are one.
+    assert!(found["/thalweg/timing"].0.len() >= 2, "{:?}", found["/thalweg/timing"]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn delays_of_each_second_and_the_clock_are_in_the_file() {
     let file = house.path("run.mcap");
     let recorder = record(&house, &file, "/a");
     published(&house, "/a --rate 100 --count 150");
-    ended(recorder);
+    ended(&house, recorder);
     let bytes = std::fs::read(&file).unwrap();
     let (mut count, mut stamps) = (0, Vec::new());
     for message in MessageStream::new(&bytes).unwrap().map(Result::unwrap) {
@@ -111,6 +111,8 @@ fn delays_of_each_second_and_the_clock_are_in_the_file() {
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     assert!(summary.metadata_indexes.iter().any(|record| record.name == "thalweg.clock"));
     assert!(summary.attachment_indexes.iter().any(|attached| attached.name == "settings.json"));
+    let channel = summary.channels.values().find(|channel| channel.topic == "/a").unwrap();
+    assert!(!channel.metadata["thalweg.carrier"].is_empty(), "{channel:?}");
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn topics_that_come_later_are_recorded_if_they_fit_and_the_contract_is_kept() {
     for topic in ["/a/x", "/b", "/a/y"] {
         assert_eq!(published(&house, &format!("{topic} --rate 100 --count 5")), 5);
     }
-    let summary = ended(recorder);
+    let summary = ended(&house, recorder);
     let topics: Vec<&str> =
         summary["channels"].as_array().unwrap().iter().map(|c| c["topic"].as_str().unwrap()).collect();
     assert_eq!(topics, ["/a/x", "/a/y", "/b"]);
@@ -163,10 +165,12 @@ fn a_split_loses_nothing_and_each_file_stands_alone() {
     let house = Testbed::new();
     let file = house.path("run.mcap");
     let recorder = record(&house, &file, "/a --split 4MiB --compress none");
-    assert_eq!(published(&house, "/a --rate 100 --size 64KiB --count 300"), 300);
-    let summary = ended(recorder);
-    let (samples, _, lost) = totals(&summary, "/a");
-    assert_eq!(samples + lost, 300, "{summary}");
+    // A file is published as fast as it is taken; a block that found no room is offered again.
+    std::fs::write(house.path("blocks"), vec![7; 300 << 16]).unwrap();
+    assert_eq!(published(&house, &format!("/a --file {} --size 64KiB", house.path("blocks").display())), 300);
+    let summary = ended(&house, recorder);
+    let (samples, ..) = totals(&summary, "/a");
+    assert_eq!(samples, 300, "{summary}");
     let files: Vec<PathBuf> = summary["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().into()).collect();
     assert!(files.len() >= 3 && files[1].ends_with("run-2.mcap"), "{files:?}");
     let mut numbers = Vec::new();
@@ -293,7 +297,7 @@ fn readers_of_others_find_the_same_counts_and_bytes() {
         (0..100).for_each(|n| time.write(&format!("{{\"sec\": {n}, \"nanosec\": 7}}\n")));
         let published = [text, time].map(|publish| publish.finish().json()["published"].as_u64().unwrap());
         assert_eq!(published, [200, 100]);
-        let summary = ended(recorder);
+        let summary = ended(&house, recorder);
         let mut command = Command::new(&python);
         command.args(["-c", READERS]).arg(&file).stderr(Stdio::piped());
         let done = match command.output() {
@@ -305,8 +309,8 @@ fn readers_of_others_find_the_same_counts_and_bytes() {
         for (topic, published, name) in
             [("/text", 200, "thalweg/msg/String"), ("/time", 100, "builtin_interfaces/msg/Time")]
         {
-            let (samples, bytes, lost) = totals(&summary, topic);
-            assert_eq!(samples + lost, published, "{summary}");
+            let (samples, bytes, _) = totals(&summary, topic);
+            assert_eq!(samples, published, "{summary}");
             for reader in ["mcap", "rosbags"] {
                 assert_eq!(found[reader][topic], serde_json::json!([samples, bytes]), "{compression} {reader} {topic}");
             }
