@@ -9,7 +9,7 @@ use crate::signals::TICK;
 use clap::Args;
 use qos::contract::Contract;
 use recording::file::{Attachment, CONTRACT, Compression, Limits, PLAN, Place, Split};
-use recording::record::{Options, Recorded, Recorder, Summary};
+use recording::record::{Options, Priority, Recorded, Recorder, Summary};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// Record topics to an MCAP file, with the delays of their samples and the place of each loss
 ///
 /// Publishers never wait for it: samples that the disk cannot take in time wait in memory, and beyond --memory they are dropped
-/// and counted. Topics that appear later are recorded, too. Ends on Ctrl-C, SIGTERM or after --duration.
+/// and counted. It gives way to other programs on this host (--priority). Topics that appear later are recorded, too. Ends on Ctrl-C,
+/// SIGTERM or after --duration.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "thalweg record [OPTIONS] <FILE> <TOPIC>...\n       thalweg record [OPTIONS] <FILE> --all",
@@ -44,6 +45,10 @@ pub(crate) struct Arguments {
     /// Memory for samples that wait for the disk
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = memory)]
     memory: u64,
+    /// Priority of the threads that receive and write: low (gives way to other programs, and loses samples where they leave it too
+    /// little time) or normal
+    #[arg(long, value_name = "NAME", default_value = "low", value_parser = priority)]
+    priority: Priority,
     /// End after this time
     #[arg(long, value_name = "DURATION", value_parser = quantity::seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
@@ -61,6 +66,8 @@ pub(crate) struct Arguments {
 const LEAST: u64 = 1 << 20;
 /// The largest.
 const MOST: u64 = 1 << 40;
+/// The nice value of the recorder's session, if it has one of its own.
+const SESSION_NICE: i8 = 19;
 
 fn split(text: &str) -> std::result::Result<Split, String> {
     let size = qos::parse_bytes(text).ok().filter(|size| *size >= LEAST).map(Split::Bytes);
@@ -70,6 +77,10 @@ fn split(text: &str) -> std::result::Result<Split, String> {
 }
 
 fn compression(text: &str) -> std::result::Result<Compression, String> {
+    text.parse()
+}
+
+fn priority(text: &str) -> std::result::Result<Priority, String> {
     text.parse()
 }
 
@@ -88,6 +99,7 @@ impl Arguments {
             topics: if self.all { vec!["/**".to_owned()] } else { self.topics.clone() },
             exclude: self.exclude.clone(),
             memory: self.memory,
+            priority: self.priority,
             limits: Limits { compression: self.compress, split: self.split },
             attachments: contract.into_iter().chain(plan).collect(),
         })
@@ -113,6 +125,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     }
     let options = arguments.options()?;
     let mut participant = arguments.common.open("record")?;
+    if arguments.priority == Priority::Low {
+        linux::sched::lower_session(SESSION_NICE);
+    }
     let begun = Instant::now();
     let mut recorder = Recorder::start(participant.node.clone(), &arguments.file, options).map_err(failure)?;
     tell(&format!("recording to {}", arguments.file.display()));

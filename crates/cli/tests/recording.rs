@@ -1,6 +1,8 @@
 //! `record` in processes of their own: what is in the files, whatever ends the recording.
 #![allow(clippy::unwrap_used)]
 
+mod priority;
+
 use crate::support;
 use mcap::MessageStream;
 use mcap::read::Options;
@@ -85,7 +87,7 @@ fn every_sample_of_a_fast_and_a_big_topic_is_recorded_or_counted() {
 fn delays_of_each_second_and_the_clock_are_in_the_file() {
     let house = Testbed::new();
     let file = house.path("run.mcap");
-    let recorder = record(&house, &file, "/a");
+    let recorder = record(&house, &file, "/a --priority normal");
     published(&house, "/a --rate 100 --count 150");
     ended(&house, recorder);
     let bytes = std::fs::read(&file).unwrap();
@@ -141,7 +143,8 @@ fn topics_that_come_later_are_recorded_if_they_fit_and_the_contract_is_kept() {
 fn a_killed_recorder_leaves_all_but_the_last_second() {
     let house = Testbed::new();
     let file = house.path("run.mcap");
-    let mut recorder = record(&house, &file, "/fast");
+    // One that gives way may write later.
+    let mut recorder = record(&house, &file, "/fast --priority normal");
     let _publish = house.start("pub /fast --rate 1000 --wait 1");
     let until = Instant::now() + LONG;
     while contents(&file).get("/fast").is_none_or(|(numbers, _)| numbers.len() < 1500) {
@@ -244,6 +247,7 @@ fn what_cannot_be_recorded_is_refused_with_the_reason() {
         (format!("{file} /a --split 10ms"), 2, "a time of at least 1s"),
         (format!("{file} /a --memory 1kB"), 2, "1MiB to 1024GiB"),
         (format!("{file} /a --compress gzip"), 2, "none, lz4 or zstd"),
+        (format!("{file} /a --priority high"), 2, "normal or low"),
         (format!("{file} /a --duration 0"), 2, "a number of seconds"),
         (format!("{file} /a --plan {}", taken.display()), 2, "taken.mcap:"),
         (format!("{file} /a --contract /does/not/exist"), 2, "/does/not/exist"),

@@ -5,9 +5,11 @@
 
 mod admission;
 mod refusal;
+mod session;
 
 pub use admission::Admission;
 pub use refusal::{Reason, SchedError};
+pub use session::lower_session;
 
 use qos::priority::{Policy, Scheduling};
 use rustix::thread::{CpuSet, Pid};

@@ -5,6 +5,7 @@
 //! | `topics` | a subscriber for each topic that is wanted, and the publishers behind it |
 //! | `arrivals` | the numbers of one publisher's samples: gaps, and what the recorder dropped |
 //! | `intake` | the samples between the threads that receive and the one that writes, in bounded memory |
+//! | `priority` | how far these threads give way to others |
 //! | `storage` | the thread that writes |
 //! | `tally` | the samples of one recorded channel: delays of each second, losses, totals |
 //! | `settings` | the settings of the recorded publishers' channels |
@@ -13,6 +14,7 @@
 
 mod arrivals;
 mod intake;
+mod priority;
 mod settings;
 mod storage;
 mod tally;
@@ -20,6 +22,7 @@ mod tally;
 mod tests;
 mod topics;
 
+pub use priority::Priority;
 pub use tally::{Lost, Recorded};
 pub use topics::request;
 
@@ -27,7 +30,6 @@ use crate::file::{Attachment, ClockAnchor, Limits, Output, Series};
 use crate::{Error, Result};
 use intake::Intake;
 use linux::{clock, thread};
-use qos::priority::Scheduling;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -35,7 +37,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use storage::Storage;
 use thalweg::Node;
-use topics::{NICE, Topics, Wanted};
+use topics::{Topics, Wanted};
 
 /// Settings of a recording.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub struct Options {
     pub exclude: Vec<String>,
     /// Bytes of samples that may wait for the disk.
     pub memory: u64,
+    /// Priority of the threads through which they go.
+    pub priority: Priority,
     /// Compression, and the size or age of a file.
     pub limits: Limits,
     /// What is attached to each file: contract and plan.
@@ -88,16 +92,20 @@ impl Recorder {
     /// # Errors
     /// [`Error::Disk`] or [`Error::Usage`] if the file cannot be created.
     pub fn start(node: Node, file: &Path, options: Options) -> Result<Self> {
-        let Options { topics, exclude, memory, limits, attachments } = options;
+        let Options { topics, exclude, memory, priority, limits, attachments } = options;
         let (clock, monotonic_ns, wall_ns) = (clock::clock_id(), clock::monotonic_ns(), clock::wall_ns());
         let anchor = ClockAnchor { clock, monotonic_ns, wall_ns };
         let output = Output::create(Series::new(file), limits, anchor, attachments)?;
         let intake = Arc::new(Intake::new(memory));
-        let topics = Arc::new(Topics::new(node.clone(), Wanted { topics, exclude }, intake.clone()));
+        let wanted = Wanted { topics, exclude };
+        let topics = Arc::new(Topics::new(node.clone(), wanted, intake.clone(), priority.receiving()));
         let storage = Storage::new(output, topics.clone(), intake.clone());
         let (tell, summary) = sync_channel(1);
-        let write = move || drop(tell.send(storage.run()));
-        let scheduling = Some(Scheduling { nice: NICE, ..Scheduling::default() });
+        let write = move || {
+            priority.begin_writing();
+            drop(tell.send(storage.run()));
+        };
+        let scheduling = priority.writing();
         let settings =
             thread::Settings { stack: STACK, scheduling, best_effort: true, ..thread::Settings::named("record-disk") };
         let storage = thread::spawn(settings, write).map_err(|source| Error::disk(file, source))?;

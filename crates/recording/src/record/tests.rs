@@ -73,7 +73,7 @@ fn a_disk_that_stands_still_holds_up_no_publisher() {
     let mut publisher = publishing.publisher::<Raw>("/a").open().unwrap();
     let intake = Arc::new(Intake::new(1 << 20));
     let wanted = Wanted { topics: vec!["/**".to_owned()], exclude: Vec::new() };
-    let topics = Arc::new(Topics::new(recording.clone(), wanted, intake.clone()));
+    let topics = Arc::new(Topics::new(recording.clone(), wanted, intake.clone(), None));
     let anchor = ClockAnchor { clock: "clock".into(), monotonic_ns: 0, wall_ns: 0 };
     let output = Output::create(disk.clone(), Limits::default(), anchor, Vec::new()).unwrap();
     let storage = Storage::new(output, topics.clone(), intake.clone());

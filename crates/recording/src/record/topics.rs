@@ -18,8 +18,6 @@ use thalweg::{Node, PortRef, SampleInfo, Subscriber};
 
 /// Time that another node may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
-/// The recorder's threads give way to those of the programs that it records.
-pub(super) const NICE: i8 = 5;
 /// Partitions that one port may name.
 const MOST_PARTITIONS: usize = 64;
 
@@ -59,6 +57,8 @@ pub(super) struct Topics {
     node: Node,
     wanted: Wanted,
     intake: Arc<Intake>,
+    /// Of the threads that receive.
+    receiving: Option<Scheduling>,
     clock: String,
     recorded: Mutex<BTreeMap<String, Recorded>>,
     sources: Mutex<HashMap<PortRef, Arc<Source>>>,
@@ -77,12 +77,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Topics {
-    /// The topics that are wanted, of all nodes.
-    pub(super) fn new(node: Node, wanted: Wanted, intake: Arc<Intake>) -> Self {
+    /// The topics that are wanted, of all nodes, by threads with this scheduling.
+    pub(super) fn new(node: Node, wanted: Wanted, intake: Arc<Intake>, receiving: Option<Scheduling>) -> Self {
         Self {
             node,
             wanted,
             intake,
+            receiving,
             clock: linux::clock::clock_id(),
             recorded: Mutex::default(),
             sources: Mutex::default(),
@@ -146,8 +147,8 @@ impl Topics {
         }
         let index = self.intake.add_topic();
         let intake = self.intake.clone();
-        let sched = Some(Scheduling { nice: NICE, ..Scheduling::default() });
-        let priority = PrioritySettings { mark: Some(Mark::Class(Class::Low)), sched, ..PrioritySettings::default() };
+        let mark = Some(Mark::Class(Class::Low));
+        let priority = PrioritySettings { mark, sched: self.receiving, ..PrioritySettings::default() };
         let builder = self.node.subscriber::<Untyped>(topic).qos(request).priority(priority);
         let subscriber = builder.callback(move |sample| intake.take(index, sample.info(), &sample))?;
         recorded.insert(topic.to_owned(), Recorded { index, subscriber });
