@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod priority;
+mod readers;
 
 use crate::support;
 use mcap::MessageStream;
@@ -9,7 +10,7 @@ use mcap::read::Options;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 use support::{Done, LONG, Running, Testbed};
 
@@ -262,65 +263,4 @@ fn what_cannot_be_recorded_is_refused_with_the_reason() {
     let done = house.run(&format!("record {file} /a --duration 200ms"));
     assert_eq!((done.code(), done.lines.len()), (0, 1), "{}", done.errors);
     assert!(mcap::Summary::read(&std::fs::read(&file).unwrap()).unwrap().is_some(), "an empty recording is whole");
-}
-
-/// Prints count and bytes by topic, as two readers of others find them. Exit code 3: this Python has none.
-const READERS: &str = r"
-import json, sys
-try:
-    from mcap.reader import make_reader
-    from rosbags.rosbag2 import Reader
-except ImportError as error:
-    print(error, file=sys.stderr)
-    sys.exit(3)
-found = {'mcap': {}, 'rosbags': {}}
-def add(reader, topic, data):
-    count, size = found[reader].get(topic, (0, 0))
-    found[reader][topic] = (count + 1, size + len(data))
-with open(sys.argv[1], 'rb') as file:
-    for schema, channel, message in make_reader(file, validate_crcs=True).iter_messages():
-        add('mcap', channel.topic, message.data)
-with Reader(sys.argv[1]) as reader:
-    found['types'] = {c.topic: c.msgtype for c in reader.connections}
-    found['qos'] = {c.topic: str(c.ext.offered_qos_profiles) for c in reader.connections}
-    for connection, _, data in reader.messages():
-        add('rosbags', connection.topic, data)
-print(json.dumps(found))
-";
-
-#[test]
-fn readers_of_others_find_the_same_counts_and_bytes() {
-    let python = std::env::var("THALWEG_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    for compression in ["none", "lz4", "zstd"] {
-        let house = Testbed::new();
-        let file = house.path("run.mcap");
-        let recorder = record(&house, &file, &format!("--all --compress {compression}"));
-        let mut text = house.start("pub /text --stdin --wait 1 --json");
-        let mut time = house.start("pub /time --type builtin_interfaces/msg/Time --wait 1 --json");
-        (0..200).for_each(|n| text.write(&format!("line {n} {}\n", "x".repeat(n))));
-        (0..100).for_each(|n| time.write(&format!("{{\"sec\": {n}, \"nanosec\": 7}}\n")));
-        let published = [text, time].map(|publish| publish.finish().json()["published"].as_u64().unwrap());
-        assert_eq!(published, [200, 100]);
-        let summary = ended(&house, recorder);
-        let mut command = Command::new(&python);
-        command.args(["-c", READERS]).arg(&file).stderr(Stdio::piped());
-        let done = match command.output() {
-            Ok(done) if done.status.code() != Some(3) => done,
-            _ => return println!("skipped: because {python} has no mcap and rosbags (THALWEG_PYTHON names another)"),
-        };
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        let found: Value = serde_json::from_slice(&done.stdout).unwrap();
-        for (topic, published, name) in
-            [("/text", 200, "thalweg/msg/String"), ("/time", 100, "builtin_interfaces/msg/Time")]
-        {
-            let (samples, bytes, _) = totals(&summary, topic);
-            assert_eq!(samples, published, "{summary}");
-            for reader in ["mcap", "rosbags"] {
-                assert_eq!(found[reader][topic], serde_json::json!([samples, bytes]), "{compression} {reader} {topic}");
-            }
-            assert_eq!(found["types"][topic], name, "{compression}");
-            let policies = found["qos"][topic].as_str().unwrap();
-            assert!(policies.contains("RELIABLE") && policies.contains("VOLATILE"), "{policies}");
-        }
-    }
 }
