@@ -5,12 +5,13 @@ use super::storage::Storage;
 use super::topics::{Topics, Wanted};
 use crate::Result;
 use crate::file::{ClockAnchor, Files, LOSSES, Limits, Loss, Output, Place, Store};
+use qos::Qos;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use thalweg::codec::Raw;
-use thalweg::{Node, Settings};
+use thalweg::{Change, Node, SampleInfo, Settings};
 
 pub(super) const LONG: Duration = Duration::from_secs(30);
 
@@ -60,8 +61,8 @@ impl Files for Still {
     }
 }
 
-fn node(name: &str) -> Node {
-    let realm = format!("recording-{}", std::process::id());
+fn node(realm: &str, name: &str) -> Node {
+    let realm = format!("recording-{realm}-{}", std::process::id());
     Node::with_settings(Settings { name: name.to_owned(), realm, ..Settings::default() }).unwrap()
 }
 
@@ -69,7 +70,7 @@ fn node(name: &str) -> Node {
 #[test]
 fn a_disk_that_stands_still_holds_up_no_publisher() {
     const SAMPLES: u64 = 64;
-    let (publishing, recording, disk) = (node("publishing"), node("recording"), Still::default());
+    let (publishing, recording, disk) = (node("still", "publishing"), node("still", "recording"), Still::default());
     let mut publisher = publishing.publisher::<Raw>("/a").open().unwrap();
     let intake = Arc::new(Intake::new(1 << 20));
     let wanted = Wanted { topics: vec!["/**".to_owned()], exclude: Vec::new() };
@@ -113,4 +114,34 @@ fn a_disk_that_stands_still_holds_up_no_publisher() {
     let recorder: u64 = losses.iter().filter(|loss| loss.place == Place::Recorder).map(|loss| loss.count).sum();
     assert_eq!((samples, recorder), (channel.samples, channel.lost.recorder));
     assert!(losses.iter().all(|loss| loss.publisher == publisher.name()), "{losses:?}");
+}
+
+/// Its samples may be written before the recorder looks at topics again.
+#[test]
+fn a_publisher_that_has_just_come_is_known_with_its_policies() {
+    let (publishing, recording) = (node("late", "publishing"), node("late", "recording"));
+    let qos = Qos { deadline: Some(LONG), ..Qos::default() };
+    let publisher = publishing.publisher::<Raw>("/a").qos(qos).open().unwrap();
+    let port = || {
+        let mut ports = recording.nodes().into_iter().flat_map(|document| document.ports);
+        ports.find(|(_, port)| port.name == publisher.name()).map(|(port, _)| port)
+    };
+    assert!(recording.wait_until(LONG, || port().is_some()));
+    let wanted = Wanted { topics: vec!["/**".to_owned()], exclude: Vec::new() };
+    let topics = Topics::new(recording.clone(), wanted, Arc::new(Intake::new(1 << 20)), None);
+    let info = SampleInfo {
+        node: publishing.id(),
+        port: port().unwrap(),
+        incarnation: 1,
+        seq: 1,
+        source_ns: 0,
+        received_ns: 0,
+        same_clock: true,
+        historical: false,
+        change: Change::Written,
+        scaled: None,
+    };
+    let channel = topics.channel(&topics.source(0, &info));
+    assert_eq!(channel.metadata["thalweg.publisher"], publisher.name());
+    assert!(channel.metadata["thalweg.qos"].contains("deadline"), "{:?}", channel.metadata);
 }

@@ -199,8 +199,9 @@ impl Topics {
     /// The publisher of a sample. It may be gone, and may have been known to nobody here: then the sample's channel describes it.
     pub(super) fn source(&self, topic: usize, info: &SampleInfo) -> Arc<Source> {
         let port = PortRef { node: info.node, port: info.port };
-        if let Some(source) = lock(&self.sources).get(&port) {
-            return source.clone();
+        let known = lock(&self.sources).get(&port).cloned();
+        if let Some(source) = known.or_else(|| self.announced(port).map(Arc::new)) {
+            return source;
         }
         let recorded = lock(&self.recorded);
         let found = recorded.iter().find(|(_, recorded)| recorded.index == topic);
@@ -215,6 +216,12 @@ impl Topics {
             message: described.map_or_else(|| TypeDescription::opaque("bytes"), |publisher| publisher.message.clone()),
             elsewhere,
         })
+    }
+
+    /// A publisher that has come since the last look: its samples may be written before the next one.
+    fn announced(&self, port: PortRef) -> Option<Source> {
+        let document = self.node.nodes().into_iter().find(|document| document.node == port.node)?;
+        self.wanted(document).into_iter().find(|(at, _)| *at == port).map(|(_, source)| source)
     }
 
     /// The channel of a publisher, for the file.
