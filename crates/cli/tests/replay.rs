@@ -68,6 +68,12 @@ fn subscriber(house: &Testbed, topic: &str, count: u64) -> Running {
     running
 }
 
+/// The summary of a recorder, once it has received all that publishers sent before they ended.
+fn ended(house: &Testbed, recorder: Running) -> serde_json::Value {
+    house.wait_for_list("channels", |channels| channels.as_array().unwrap().is_empty());
+    recorder.interrupt().json()
+}
+
 #[test]
 fn a_recording_plays_with_equal_counts_types_and_order() {
     let house = Testbed::new();
@@ -317,13 +323,17 @@ fn ends_of_instances_are_played_and_recorded() {
         listener.finish().lines.iter().map(one).collect()
     };
     let expected = ["written a", "written b", "disposed a", "written c", "unregistered b"];
+    // A recorder subscribes to topics that exist, and a replay waits for subscribers that exist: so the topic exists before it.
+    let other = house.start("pub /word --stdin");
     let (listener, recorder) = (subscriber(&house, "/word", 5), house.start(&format!("record {again} /word --json")));
-    house.wait_for_list("nodes", |nodes| nodes.as_array().unwrap().len() >= 2);
+    let subscribers = |topic: &serde_json::Value| topic["subscribers"].as_array().unwrap().len();
+    house.wait_for_list("topics", |topics| topics.as_array().unwrap().iter().any(|topic| subscribers(topic) == 2));
+    drop(other);
     let played = house.run(&format!("play {first} --json")).json();
     let row = &played["topics"][0];
     assert_eq!((&row["topic"], &row["samples"], &row["ended"]), (&"/word".into(), &3.into(), &2.into()), "{played}");
     assert_eq!(changes(listener), expected);
-    let recorded = recorder.interrupt().json();
+    let recorded = ended(&house, recorder);
     let channel = &recorded["channels"][0];
     assert_eq!((&channel["samples"], &channel["ended"]), (&3.into(), &2.into()), "{recorded}");
     let listener = subscriber(&house, "/word", 5);
