@@ -43,7 +43,10 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
     let until = Instant::now() + LONG;
     let text = loop {
         let text = get(&address, "/metrics").unwrap();
-        if text.contains("thalweg_channel_latency_max_seconds{") {
+        if ["thalweg_channel_latency_seconds{", "thalweg_channel_latency_max_seconds{"]
+            .iter()
+            .all(|name| text.contains(name))
+        {
             break text;
         }
         assert!(Instant::now() < until, "{text}");
@@ -55,6 +58,13 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
     let done = check.wait_with_output().unwrap();
     let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     assert!(done.status.success() && said.is_empty(), "{said}\n{text}");
+    let quantile = |of: &str| -> f64 {
+        let is = |line: &&str| line.starts_with("thalweg_channel_latency_seconds{") && line.contains(of);
+        let [line] = text.lines().filter(is).collect::<Vec<_>>()[..] else { panic!("one channel runs: {text}") };
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let [median, p99] = ["quantile=\"0.5\"", "quantile=\"0.99\""].map(quantile);
+    assert!(median > 0.0 && median <= p99 && p99 < LONG.as_secs_f64(), "seconds: {text}");
 }
 
 #[test]

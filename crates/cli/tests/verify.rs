@@ -105,6 +105,7 @@ fn promises_are_kept_or_broken_and_the_rest_is_reported() {
         (&json!("arm"), &json!("/joints@x"), &json!(0))
     );
     assert!(kept["worst_us"].as_f64().unwrap() > 1.0 && kept["lateness_us"].as_f64().unwrap() < 0.0, "{kept}");
+    assert!(kept["latency_us"]["p99"].as_f64().unwrap() > 1.0 && absent["latency_us"].is_null(), "{kept} {absent}");
     assert_eq!((&kept["uncertainty_us"], &kept["measured"]["bytes"]), (&json!(0.0), &json!(100)));
     assert_eq!((&absent["running"], &absent["because"]), (&json!(false), &json!("not running")));
     assert_eq!(found["unplanned"], json!([{"topic": "/joints", "publisher": "/joints@x", "subscriber": "/spy"}]));

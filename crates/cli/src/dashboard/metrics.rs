@@ -3,6 +3,7 @@
 use crate::top::{Row, Screen};
 use crate::verify::show::Document;
 use std::fmt::Write;
+use thalweg::stages::Figures;
 
 /// Channels in one answer. Each is a time series of every metric, and a collector that keeps millions of them fails.
 const MOST_CHANNELS: usize = 2000;
@@ -44,6 +45,11 @@ pub(super) fn text(screen: &Screen, verification: Option<&Document>) -> String {
 fn planned(text: &mut Text, document: &Document) {
     let channels: Vec<_> = document.promises().take(MOST_CHANNELS).collect();
     let seconds = |us: Option<f64>| us.map(|us| us / 1e6);
+    let latency = "Delays of samples since the dashboard began to look, from publish to the end of the callback.";
+    text.family("thalweg_channel_latency_seconds", "summary", latency);
+    for promise in &channels {
+        promise.latency.iter().for_each(|figures| text.summary(&promise.labels(), figures));
+    }
     text.family(
         "thalweg_channel_latency_max_seconds",
         "gauge",
@@ -93,8 +99,23 @@ impl Text {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
+    /// Quantiles, sum and number of times, in seconds.
+    fn summary(&mut self, labels: &[(&'static str, &str)], times: &Figures) {
+        for (quantile, us) in [("0.5", times.p50_us), ("0.99", times.p99_us)] {
+            self.sample(&[labels, &[("quantile", quantile)]].concat(), us / 1e6);
+        }
+        let count = times.n as f64;
+        self.part("_sum", labels, times.mean_us * count / 1e6);
+        self.part("_count", labels, count);
+    }
+
     fn sample(&mut self, labels: &[(&'static str, &str)], value: f64) {
-        self.0.push_str(self.1);
+        self.part("", labels, value);
+    }
+
+    /// A part of a family, whose name ends so.
+    fn part(&mut self, end: &str, labels: &[(&'static str, &str)], value: f64) {
+        let _ = write!(self.0, "{}{end}", self.1);
         for (at, (label, text)) in labels.iter().enumerate() {
             let _ = write!(self.0, "{}{label}=\"{}\"", if at == 0 { '{' } else { ',' }, escaped(text));
         }
@@ -111,6 +132,18 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_summary_has_quantiles_in_seconds_a_sum_and_a_count() {
+        let mut text = Text::default();
+        text.family("t_seconds", "summary", "Times.");
+        let times = Figures { n: 4, mean_us: 2000.0, p50_us: 1500.0, p99_us: 5000.0, ..Figures::default() };
+        text.summary(&[("topic", "/a")], &times);
+        let expected = "# HELP t_seconds Times.\n# TYPE t_seconds summary\n\
+                        t_seconds{topic=\"/a\",quantile=\"0.5\"} 0.0015\nt_seconds{topic=\"/a\",quantile=\"0.99\"} 0.005\n\
+                        t_seconds_sum{topic=\"/a\"} 0.008\nt_seconds_count{topic=\"/a\"} 4\n";
+        assert_eq!(text.0, expected);
+    }
 
     #[test]
     fn each_family_is_told_before_its_samples_and_labels_are_escaped() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg::carrier;
 use thalweg::clock::{ClockOffset, DRIFT_NS_PER_S};
 use thalweg::control::Document;
-use thalweg::stages::{End, LatenessReport};
+use thalweg::stages::{End, Figures, LatenessReport};
 
 /// A channel: publisher's and subscriber's port.
 pub(super) type Key = (String, String);
@@ -24,6 +24,11 @@ impl Reports {
         for end in ends {
             self.0.entry((end.publisher.clone(), end.subscriber.clone())).or_default().push(end);
         }
+    }
+
+    /// Times of a channel's samples since their measurement began, where its ends have one clock.
+    pub(super) fn total(&self, live: &Live) -> Option<&Figures> {
+        self.end(&live.publisher, &live.subscriber, End::Subscriber)?.total.as_ref()
     }
 
     fn end(&self, publisher: &str, subscriber: &str, end: End) -> Option<&LatenessReport> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
 use thalweg::carrier;
 use thalweg::control::{Document, NodeId};
-use thalweg::stages::{Asked, LateAfter, MOST_LATENESS};
+use thalweg::stages::{Asked, Figures, LateAfter, MOST_LATENESS};
 
 /// The topic of verdicts.
 pub(crate) const TOPIC: &str = "/thalweg/verification";
@@ -37,6 +37,8 @@ pub(crate) struct Gatherer<'a> {
     pub running: Vec<Option<Running>>,
     /// Measurements of each channel at the last look, with the look's length in seconds.
     pub windows: Vec<Option<(f64, Window)>>,
+    /// Delays of each running channel since they are measured.
+    pub latencies: Vec<Option<Figures>>,
     /// Running channels at the last look that are not in the plan.
     pub unplanned: Vec<Live>,
     /// Nodes that did not answer at the last look.
@@ -77,6 +79,7 @@ impl<'a> Gatherer<'a> {
             verification: Verification::new(plan),
             running: vec![None; count],
             windows: vec![None; count],
+            latencies: vec![None; count],
             looked: Duration::ZERO,
             asking: Duration::ZERO,
             unplanned: Vec::new(),
@@ -118,6 +121,8 @@ impl<'a> Gatherer<'a> {
         self.running = found.planned.iter().map(|route| route.as_ref().map(running)).collect();
         let pairs = self.pairs(participant, &holders);
         let reports = self.ask(participant, &nodes, &pairs);
+        let latency = |running: &Option<Running>| reports.total(&running.as_ref()?.live).cloned();
+        self.latencies = self.running.iter().map(latency).collect();
         let dropped = self.look_at_own_queues(&holders);
         let seconds = now.saturating_sub(std::mem::replace(&mut self.looked, now)).as_secs_f64();
         let mut changes = Vec::new();

@@ -9,6 +9,7 @@ use qos::verification::{ChainFound, Cost, Judged, Leg, Live, Looks, Verdict, sus
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use thalweg::stages::Figures;
 
 /// The whole result.
 #[derive(Serialize)]
@@ -52,6 +53,8 @@ struct Row<'a> {
     broken: Option<When>,
     /// The longest delay at the last look.
     now_us: Option<f64>,
+    /// Delays of all samples since they are measured, where both ends have one clock.
+    latency_us: Option<&'a Figures>,
     worst_us: Option<f64>,
     /// Time of the look with the worst delay, in seconds since the start.
     worst_at_s: Option<f64>,
@@ -84,6 +87,8 @@ pub(crate) struct Promise<'a> {
     pub now: Verdict,
     /// The longest delay so far, in µs.
     pub worst_us: Option<f64>,
+    /// Delays of all samples since they are measured, if they are known.
+    pub latency: Option<&'a Figures>,
     /// The bound, in µs.
     pub bound_us: Option<f64>,
     /// Samples that were too late.
@@ -205,13 +210,14 @@ impl<'a> Document<'a> {
     #[cfg(feature = "dashboard")]
     pub(crate) fn promises(&self) -> impl Iterator<Item = Promise<'_>> {
         self.channels.iter().map(|row| {
-            let Row { topic, publisher, subscriber, now, worst_us, bound_us, late, .. } = *row;
+            let Row { topic, publisher, subscriber, now, worst_us, latency_us: latency, bound_us, late, .. } = *row;
             Promise {
                 topic,
                 publisher: row.publisher_port.unwrap_or(publisher),
                 subscriber,
                 now,
                 worst_us,
+                latency,
                 bound_us,
                 late,
             }
@@ -342,6 +348,7 @@ impl<'a> Row<'a> {
             at_risk: When::of(history.at_risk),
             broken: When::of(history.broken),
             now_us: gatherer.now_us(index).map(microseconds),
+            latency_us: gatherer.latencies.get(index).and_then(Option::as_ref),
             worst_at_s: worst.map(|_| rounded(total.worst_at.as_secs_f64(), 3)),
             worst_us: worst.map(|worst| microseconds(worst.us)),
             uncertainty_us: worst.map(|worst| microseconds(worst.uncertainty_us)),

@@ -276,11 +276,9 @@ impl Channel {
 
     /// Lateness of its samples since this was last asked.
     pub(crate) fn lateness_report(&self, end: End, after_ns: i64, asked: Asked) -> LatenessReport {
-        self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns, asked).report(
-            &self.publisher_name,
-            &self.subscriber_name,
-            end,
-        )
+        let since = self.stages.take_lateness(linux::clock::monotonic_ns(), after_ns, asked);
+        let total = self.stages.total();
+        LatenessReport { total, ..since.report(&self.publisher_name, &self.subscriber_name, end) }
     }
 
     /// The report of this end. `waiting`: samples that wait; `bytes`: their bytes, and the most that may wait.

@@ -179,6 +179,13 @@ impl Stages {
         self.record.get_or_init(Default::default).lock().take(after_ns, asked)
     }
 
+    /// Times of the whole way of samples since the measurement began. `None`: none is known.
+    pub(crate) fn total(&self) -> Option<Figures> {
+        // A sample that finds the record locked is left out: so the figures are computed from a copy.
+        let times = self.record.get()?.lock().times(Stage::Total)?;
+        times.figures()
+    }
+
     /// The measurements so far, requested at `now`. `None`: nothing was measured.
     pub(crate) fn figures(&self, now: u64) -> Option<Measured> {
         let every = Some(self.every.load(Relaxed)).filter(|every| *every > 0)?;
@@ -311,6 +318,9 @@ mod tests {
         let Measured { every, missed, stages: found } = stages.figures(1).unwrap();
         let of = |stage| found.iter().find(|(s, _)| *s == stage).map(|(_, figures)| figures.clone());
         let send = of(Stage::Send).unwrap();
+        assert!(stages.total().is_none());
+        stages.note(1, &[(Stage::Total, 7000)]);
+        assert_eq!(stages.total().map(|total| (total.n, total.mean_us)), Some((1, 7.0)));
         assert_eq!((every, missed, send.n, send.mean_us), (3, 0, 2, 2.0));
         assert!((send.min_us - 1.0).abs() < 0.02 && (send.max_us - 3.0).abs() < 0.05, "{send:?}");
         assert_eq!(of(Stage::Queue).map(|queue| (queue.n, queue.max_us)), Some((1, 0.0)));

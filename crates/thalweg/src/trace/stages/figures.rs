@@ -128,7 +128,9 @@ pub(super) struct Record {
     told: Option<(Asked, Since)>,
 }
 
-struct Times {
+/// The times of one stage.
+#[derive(Clone)]
+pub(super) struct Times {
     histogram: Option<Histogram<u32>>, // `None`: the bounds are refused, which they are not
     sum: u128,                         // exact, so that means add up
 }
@@ -137,6 +139,14 @@ impl Default for Record {
     fn default() -> Self {
         let times = |_| Times { histogram: Histogram::new_with_bounds(1, LONGEST, DIGITS).ok(), sum: 0 };
         Self { times: Stage::ALL.iter().map(times).collect(), since: Since::default(), told: None }
+    }
+}
+
+impl Times {
+    /// `None`: the stage was not noted.
+    pub(super) fn figures(&self) -> Option<Figures> {
+        let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
+        Some(Figures::of(histogram, self.sum))
     }
 }
 
@@ -179,11 +189,13 @@ impl Record {
 
     /// Figures of each stage that was noted at all.
     pub(super) fn figures(&self) -> Vec<(Stage, Figures)> {
-        let of = |(stage, times): (&Stage, &Times)| {
-            let histogram = times.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
-            Some((*stage, Figures::of(histogram, times.sum)))
-        };
+        let of = |(stage, times): (&Stage, &Times)| Some((*stage, times.figures()?));
         Stage::ALL.iter().zip(&self.times).filter_map(of).collect()
+    }
+
+    /// The times of a stage.
+    pub(super) fn times(&self, stage: Stage) -> Option<Times> {
+        self.times.get(stage as usize).cloned()
     }
 }
 

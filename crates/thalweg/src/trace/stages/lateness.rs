@@ -1,6 +1,6 @@
 //! Lateness of samples since it was last asked for, in fixed memory: `thalweg verify` compares it with a plan (F-4).
 
-use super::{End, Stage};
+use super::{End, Figures, Stage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -55,6 +55,10 @@ pub struct LatenessReport {
     pub longest_ns: BTreeMap<String, u64>,
     /// The sample that was delivered the longest time after it was published.
     pub latest: Option<Latest>,
+    /// Times of all samples since the measurement began, from the call of `publish` to the end of the callback; `None`: there is none, or the ends have
+    /// no common clock (subscriber).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Figures>,
 }
 
 /// The latest sample.
@@ -177,6 +181,7 @@ impl Since {
             largest_bytes: self.largest as u64,
             longest_ns: named(&self.longest),
             latest: self.latest.map(latest),
+            total: None,
         }
     }
 }
