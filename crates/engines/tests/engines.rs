@@ -19,6 +19,8 @@ mod bridges;
 #[cfg(feature = "rtps")]
 mod dds;
 #[cfg(feature = "zenoh")]
+mod marks;
+#[cfg(feature = "zenoh")]
 mod peers;
 #[cfg(feature = "zenoh")]
 mod ros;
