@@ -230,6 +230,41 @@ fn a_bridge_says_what_it_cannot_use() {
     assert!(done.code() == 2 && done.errors.contains("ROS_DOMAIN_ID is \"moon\""), "{}", done.errors);
 }
 
+/// `info` and `why` name what is behind a bridge's port: the engine, and the end's name there.
+#[test]
+fn what_is_behind_a_bridge_is_named() {
+    let house = Testbed::new();
+    let port = port();
+    let left = house.start(&format!("bridge zenoh --realm left --name gate --accept 127.0.0.1:{port}"));
+    let right = house.start(&format!("bridge zenoh --realm right --name gate --connect 127.0.0.1:{port}"));
+    line_with(&left, "bridge to zenoh");
+    let listener = house.start("sub /word --realm right --port /ear --json");
+    line_with(&right, "in: 1");
+    let _talker = house.start("pub /word --realm left --port /mouth --rate 50 --wait 0");
+    listener.json_line();
+    let behind = serde_json::json!({"engine": "zenoh", "name": "/word"});
+    for (realm, about, ends) in [("left", "subscriber", "/mouth GATE"), ("right", "publisher", "GATE /ear")] {
+        let info = house.run(&format!("info /word --realm {realm} --json")).json();
+        let bridged = info["ports"].as_array().unwrap().iter().find(|port| port["node"] == "gate").unwrap();
+        assert_eq!(
+            (&info["kind"], &bridged["foreign"], &bridged["direction"]),
+            (&"topic".into(), &behind, &about.into())
+        );
+        let gate = bridged["name"].as_str().unwrap();
+        let shown = house.run(&format!("info {gate} --realm {realm}")).lines.join("\n");
+        assert!(shown.contains("foreign end  zenoh /word"), "{shown}");
+
+        let why = house.run(&format!("why {} --realm {realm} --json", ends.replace("GATE", gate)));
+        let why: serde_json::Value = serde_json::from_str(&why.lines[0]).unwrap();
+        let line = why["evidence"].as_array().unwrap().iter().find(|line| line["about"] == about).unwrap();
+        let says = line["says"].as_str().unwrap();
+        assert!(
+            says.starts_with(gate) && says.contains("of node gate ") && says.ends_with(", for zenoh /word"),
+            "{why}"
+        );
+    }
+}
+
 /// A bridge that starts before its router waits for it, and can be told to end meanwhile.
 #[test]
 fn a_bridge_waits_for_its_router() {
