@@ -122,6 +122,7 @@ fn queue(plan: &Plan, link: &Link, device: &str, prio: bool, map: Option<Hook>) 
         scheduler: scheduler(link, prio, leaves(plan, link)?)?,
         segments: None,
         encapsulation: outside(plan, &link.from, device),
+        labels: false,
         map,
         boundary: false,
     })

@@ -216,6 +216,7 @@ fn install(wanted: &[(&'static str, String, u64)]) -> io::Result<Vec<Done>> {
         scheduler: Scheduler::Strict,
         segments: None,
         encapsulation: 0,
+        labels: false,
         map: None,
         boundary: false,
     });

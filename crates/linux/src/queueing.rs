@@ -46,7 +46,7 @@ pub use placement::Placement;
 pub use tree::{Counters, Handle, Node, Queues};
 pub use wanted::{
     LONGEST, MARKS, MOST_SEGMENTS, OURS, OURS_MAPPED, PerClass, SLOWEST, Scheduler, Service, Share, Step, Wanted,
-    class_of, commands,
+    class_of, commands, traffic_class,
 };
 
 use crate::namespace::Namespace;

@@ -64,6 +64,7 @@ impl Wire {
             scheduler,
             segments: None,
             encapsulation: 0,
+            labels: false,
             map: None,
             boundary: false,
         };

@@ -228,6 +228,7 @@ fn device(entry: &Device, prio: bool) -> Result<Wanted, Wrong> {
         scheduler: scheduler(entry, rate, prio)?,
         segments,
         encapsulation: 0,
+        labels: false,
         map,
         boundary: entry.boundary.unwrap_or(false),
     })

@@ -51,6 +51,7 @@ fn play() {
                 scheduler,
                 segments: None,
                 encapsulation: 0,
+                labels: false,
                 map: None,
                 boundary: false,
             };

@@ -30,6 +30,9 @@ pub enum Protocol {
     Other(u16),
 }
 
+/// `ETH_P_MPLS_UC`
+const MPLS: u16 = 0x8847;
+
 /// The condition of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
@@ -70,6 +73,14 @@ impl Filter {
         let (protocol, shift) = if v6 { (Protocol::V6, 20) } else { (Protocol::V4, 16) };
         let bits = Bits { offset: 0, mask: u32::from(mask) << shift, value: u32::from(value & mask) << shift };
         Self { protocol, preference, target: Some(target), question: Question::Bits(vec![bits]) }
+    }
+
+    /// A filter for packets with an MPLS label, by its traffic class.
+    pub fn on_label(preference: u16, class: u8, target: Handle) -> Self {
+        // Label 20 bits, traffic class 3, bottom of the stack 1, TTL 8 (RFC 3032 §2.1, RFC 5462).
+        let bits = Bits { offset: 0, mask: 0x0e00, value: u32::from(class & 7) << 9 };
+        let (protocol, question) = (Protocol::Other(MPLS), Question::Bits(vec![bits]));
+        Self { protocol, preference, target: Some(target), question }
     }
 
     /// Reads the kernel's message: the number with preference and protocol, the kind, the options.
@@ -225,6 +236,13 @@ mod tests {
             let filter = Filter::read(info, "u32", &options);
             let _ = (filter.verdict(tos, false), filter.to_string());
         }
+    }
+
+    #[test]
+    fn a_filter_on_a_label_is_read_as_it_is_asked_for_and_sees_no_ip() {
+        let filter = Filter::on_label(1, 5, Handle::new(1, 0x10));
+        assert_eq!([false, true].map(|v6| filter.verdict(0xb8, v6)), [Verdict::No; 2]);
+        assert_eq!(Filter::read(filter.info(), "u32", &filter.options().unwrap()), filter);
     }
 
     #[test]

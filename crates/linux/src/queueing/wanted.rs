@@ -25,6 +25,8 @@ pub struct Wanted {
     pub rate: u64,
     /// Bytes that each packet has more on the link than on this device: it is a tunnel's.
     pub encapsulation: u32,
+    /// Packets come here with an MPLS label, too, whose traffic class says their class ([`traffic_class`]): this host put it there.
+    pub labels: bool,
     /// Most packets that wait in each queue.
     pub queue: u32,
     /// The order of service.
@@ -129,6 +131,27 @@ pub fn class_of(dscp: Dscp) -> Class {
     let found = MARKS.iter().find(|(value, mask, _)| dscp.tos() & mask == *value);
     found.map_or(Class::Normal, |(_, _, class)| *class)
 }
+
+/// The traffic class of an MPLS label (3 bits, RFC 5462) in front of a packet with this code point: its class selector, but 5 is VA and EF
+/// alone. So a packet waits in the queue of its class with a label as without.
+pub fn traffic_class(dscp: Dscp) -> u8 {
+    match (class_of(dscp), dscp.tos() >> 5) {
+        (Class::High, 5) => 4,
+        (Class::Low, 0) => 1,
+        (_, selector) => selector,
+    }
+}
+
+/// Traffic classes of labels, and the classes in whose queues they wait; 0 is normal.
+const LABELLED: [(u8, Class); 7] = [
+    (7, Class::Critical),
+    (6, Class::Critical),
+    (5, Class::Critical),
+    (4, Class::High),
+    (3, Class::High),
+    (2, Class::High),
+    (1, Class::Low),
+];
 
 /// The class's place in the tree: minor 10 critical, 20 high, 30 normal, 40 low. (Control traffic has 50.)
 pub(super) fn class_handle(class: Class) -> Handle {
@@ -242,7 +265,12 @@ impl Wanted {
         };
         let queues = Class::ALL.into_iter().rev().map(queue);
         let filters = [false, true].into_iter().flat_map(|v6| MARKS.map(|mark| filter(v6, mark)));
-        queues.chain(filters).collect()
+        let labelled = |(value, class)| Step::Filter {
+            parent: Handle::new(INNER, 0),
+            is: Filter::on_label(MARK_PREFERENCE + 2, value, place(class)),
+        };
+        let labelled = LABELLED.map(labelled).into_iter().filter(|_| self.labels);
+        queues.chain(filters).chain(labelled).collect()
     }
 
     /// The priority map before these queues, if one was asked for.
@@ -445,6 +473,7 @@ mod tests {
             queue: 100,
             scheduler: Scheduler::Htb([share; 4], leaves),
             segments: None,
+            labels: false,
             map: Some(Hook::Router),
             boundary: false,
         };
@@ -457,12 +486,23 @@ mod tests {
     }
 
     #[test]
+    fn a_label_s_traffic_class_says_the_class_of_every_code_point() {
+        for dscp in (0..64).filter_map(Dscp::new) {
+            let class = traffic_class(dscp);
+            let said = LABELLED.iter().find(|(value, _)| *value == class).map_or(Class::Normal, |(_, said)| *said);
+            assert_eq!((said, class < 8), (class_of(dscp), true), "{dscp:?} {class}");
+        }
+        assert_eq!(Class::ALL.map(|class| traffic_class(Dscp::new(class.dscp()).unwrap())), [1, 0, 4, 5]);
+    }
+
+    #[test]
     fn steps_are_said_as_tc_takes_them() {
         let share = |percent: u64| Share { rate: percent * 1_000_000, ceil: None, priority: None };
         let wanted = Wanted {
             device: "eth0".to_owned(),
             rate: 100_000_000,
             encapsulation: 0,
+            labels: false,
             queue: 100,
             scheduler: Scheduler::Htb([20, 45, 30, 5].map(share), Vec::new()),
             segments: Some(1),
@@ -473,6 +513,9 @@ mod tests {
         let first =
             "tc qdisc replace dev eth0 root handle 7a1: stab overhead 50 linklayer ethernet tbf rate 100000000bit";
         assert!(commands(&[tunnelled], &[])[0].starts_with(first));
+        let labelled = commands(&[Wanted { labels: true, ..wanted.clone() }], &[]);
+        let critical = "tc filter add dev eth0 parent 7a2: protocol 0x8847 pref 103 u32 match u32 0x00000a00 0x00000e00 at 0 flowid 7a2:10";
+        assert!(labelled.iter().any(|line| line == critical), "{labelled:?}");
         let commands = commands(&[wanted], &[]);
         for line in [
             "tc qdisc replace dev eth0 root handle 7a1: tbf rate 100000000bit burst 3200 limit 10000000",

@@ -22,6 +22,7 @@ pub fn wanted(device: &str, scheduler: Scheduler, map: Option<Hook>) -> Wanted {
         scheduler,
         segments: None,
         encapsulation: 0,
+        labels: false,
         map,
         boundary: false,
     }

@@ -47,6 +47,7 @@ pub fn wanted(scheduler: Scheduler) -> Wanted {
         scheduler,
         segments: None,
         encapsulation: 0,
+        labels: false,
         map: None,
         boundary: false,
     }
