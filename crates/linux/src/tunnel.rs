@@ -5,6 +5,8 @@
 //! else made is never touched. All of it concerns the network namespace of the calling thread.
 
 mod message;
+mod parts;
+mod routes;
 mod segments;
 
 use crate::netlink::{CREATE, Socket};
@@ -44,7 +46,7 @@ impl Tunnel {
     /// The commands of `ip` that make it.
     pub fn commands(&self) -> Vec<String> {
         if !self.kind.has_device() {
-            return segments::commands(self);
+            return parts::commands(self);
         }
         let Self { device, id, port, local, remote, mtu, inside, .. } = self;
         let link = format!(
@@ -218,7 +220,7 @@ pub fn restore(directory: &Path) -> Result<Vec<Removed>, QueueError> {
 /// Checks that no device of somebody else has its name.
 fn check(socket: &mut Socket, wanted: &Tunnel, ours: &[Tunnel]) -> Result<(), QueueError> {
     if !wanted.kind.has_device() {
-        return segments::check(socket, wanted, ours);
+        return parts::check(socket, wanted, ours);
     }
     let is_ours = |found: &Found| ours.iter().any(|one| one.device == wanted.device && one.is(found));
     match look(socket, &wanted.device)? {
@@ -235,7 +237,7 @@ fn check(socket: &mut Socket, wanted: &Tunnel, ours: &[Tunnel]) -> Result<(), Qu
 /// Makes a tunnel where it is not there as wanted; one that differs is made anew.
 fn ensure(socket: &mut Socket, wanted: &Tunnel) -> Result<Vec<String>, QueueError> {
     if !wanted.kind.has_device() {
-        return segments::ensure(socket, wanted);
+        return parts::ensure(socket, wanted);
     }
     let mut changes = Vec::new();
     if let Look::Tunnel(found) = look(socket, &wanted.device)? {
@@ -285,7 +287,7 @@ fn create(socket: &mut Socket, wanted: &Tunnel) -> Result<(), QueueError> {
 fn remove(tunnel: &Tunnel) -> Result<bool, QueueError> {
     let mut socket = Socket::open()?;
     if !tunnel.kind.has_device() {
-        return segments::remove(&mut socket, tunnel);
+        return parts::remove(&mut socket, tunnel);
     }
     match look(&mut socket, &tunnel.device)? {
         Look::Tunnel(found) if tunnel.is(&found) => delete(&mut socket, &tunnel.device, found.index).map(|()| true),
