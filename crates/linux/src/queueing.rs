@@ -11,6 +11,7 @@
 //! | `counted` | the real place of a marked packet, by the queues' counters |
 //! | `boundary` | packets that come in without a known flow, kept out of reserved classes |
 //! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
+//! | `nft` | the program |
 //! | `leaf` | a queue and rate of one flow, or of the sockets that name it |
 //! | `install`, `journal` | complete installation or none, with the former queues on disk first; and restoring them |
 //! | `adjust` | changing installed queues in place |
@@ -28,6 +29,7 @@ mod install;
 mod journal;
 mod leaf;
 mod map;
+pub(crate) mod nft;
 mod placement;
 mod tree;
 mod wanted;

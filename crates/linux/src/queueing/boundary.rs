@@ -3,7 +3,8 @@
 
 use super::QueueError;
 use super::leaf::Flow;
-use super::map::{Hook, TABLE, output};
+use super::map::{Hook, TABLE};
+use super::nft::output;
 use super::wanted::class_of;
 use qos::Class;
 use qos::priority::Dscp;

@@ -3,16 +3,13 @@
 //! (IPv6, bridges) or the wrong priority (`pfifo_fast` by the old TOS bits). The rules of boundaries (`boundary`) stand in the same
 //! tables.
 
-use super::QueueError;
 use super::boundary::{self, Boundary};
 use super::leaf::{Flow, Leaf};
 use super::tree::Handle;
 use super::wanted::{Wanted, class_of};
+use super::{QueueError, nft};
 use qos::Class;
 use qos::priority::{CONTROL, Dscp};
-use std::io::{self, Write as _};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 
 /// The way of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +140,7 @@ pub(crate) fn commands(wanted: &[Wanted], boundaries: &[Boundary]) -> Vec<String
 /// Installs tables in place of earlier ones.
 pub(crate) fn install(tables: &[(String, String)]) -> Result<(), QueueError> {
     remove(tables)?;
-    tables.iter().try_for_each(|(_, script)| nft(script))
+    tables.iter().try_for_each(|(_, script)| nft::load(script))
 }
 
 /// What `nft` shows of our tables, by family, without their counters.
@@ -171,7 +168,7 @@ pub(crate) fn replace(
             continue;
         }
         let script = boundary::counted_on(&script, &boundary::kept_out_of(family)?);
-        nft(&format!("{}{script}", removal(family)))?;
+        nft::load(&format!("{}{script}", nft::removal(family, TABLE)))?;
         shown.extend(list(family)?.map(|text| (family.clone(), text)));
     }
     Ok(shown)
@@ -179,45 +176,10 @@ pub(crate) fn replace(
 
 /// Our table of a family as `nft` shows it, without counters; `None`: there is none.
 fn list(family: &str) -> Result<Option<String>, QueueError> {
-    output(&["--stateless", "list", "table", family, TABLE])
+    nft::listed(family, TABLE)
 }
 
 /// Removes our table from these families, whether it is there or not.
 pub(crate) fn remove(tables: &[(String, String)]) -> Result<(), QueueError> {
-    tables.iter().try_for_each(|(family, _)| nft(&removal(family)))
-}
-
-fn removal(family: &str) -> String {
-    format!("table {family} {TABLE} {{ }}\ndelete table {family} {TABLE}\n")
-}
-
-fn nft(script: &str) -> Result<(), QueueError> {
-    match run(&["-f", "-"], script) {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(said)) => Err(QueueError::from_nft(&said)),
-        Err(error) => Err(absent(error)),
-    }
-}
-
-/// What `nft` prints; `None`: it refuses, because there is nothing of this name.
-pub(super) fn output(arguments: &[&str]) -> Result<Option<String>, QueueError> {
-    run(arguments, "").map(Result::ok).map_err(absent)
-}
-
-fn absent(error: io::Error) -> QueueError {
-    let remedy = "install nftables (the program nft), or leave out the priority map and the boundary".to_owned();
-    QueueError { what: "nft -f -".to_owned(), reason: super::Reason::Other(error), remedy }
-}
-
-/// What it prints, or what it says to its refusal.
-fn run(arguments: &[&str], input: &str) -> io::Result<Result<String, String>> {
-    let piped = || Stdio::piped();
-    let mut child =
-        Command::new("nft").process_group(0).args(arguments).stdin(piped()).stdout(piped()).stderr(piped()).spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
+    tables.iter().try_for_each(|(family, _)| nft::load(&nft::removal(family, TABLE)))
 }
