@@ -5,7 +5,7 @@ use linux::queueing::{Boundary, Hook, Pair};
 use linux::tunnel::Tunnel;
 use qos::contract::{DEVICE, is_device};
 use qos::plan::{Admitted, Border, Plan, TunnelEnd};
-use qos::system::{LARGEST_VNI, NodeKind};
+use qos::system::NodeKind;
 
 /// Most ends of tunnels of a host.
 const MOST_TUNNELS: usize = 256;
@@ -44,10 +44,13 @@ fn tunnel(end: &TunnelEnd) -> Result<Tunnel, Unfit> {
         Err(Unfit::Altered(format!("the plan has {what} for tunnel {device:?}: allowed is {allowed}")))
     };
     let longest = |(address, _): (std::net::IpAddr, u8)| if address.is_ipv4() { 32 } else { 128 };
+    let numbers = kind.numbers();
     let misfit = kind.misfit([local, remote], inside.map(|(address, _)| address));
     match () {
         () if !is_device(&device) => altered(format!("device {device:?}"), DEVICE),
-        () if !(1..=LARGEST_VNI).contains(&id) => altered(format!("id {id}"), "1 to 16777215"),
+        () if !numbers.contains(&id) => {
+            altered(format!("id {id}"), &format!("{} to {}", numbers.start(), numbers.end()))
+        }
         () if port == 0 => altered("port 0".to_owned(), "1 to 65535"),
         () if !SIZES.contains(&mtu) => altered(format!("mtu {mtu}"), "68 to 65535"),
         () if inside.is_some_and(|inside| !(1..=longest(inside)).contains(&inside.1)) => {
@@ -145,7 +148,8 @@ mod tests {
     #[test]
     fn a_plan_that_was_changed_by_hand_is_checked() {
         type Change = fn(&mut Plan);
-        let changes: [(Change, &str); 8] = [
+        let changes: [(Change, &str); 9] = [
+            (|plan| plan.tunnels[0].kind = TunnelKind::Mpls, "16 to 1048574"),
             (|plan| plan.tunnels[0].kind = TunnelKind::Srv6, "two IPv6 addresses"),
             (|plan| plan.tunnels[0].device = "a b".into(), "device \"a b\""),
             (|plan| plan.tunnels[0].id = 1 << 24, "1 to 16777215"),

@@ -5,8 +5,8 @@ use linux::queueing::{
 };
 use qos::Class;
 use qos::contract::{DEVICE, is_device};
-use qos::plan::{Channel, ControlQueue, Link, OwnQueue, Plan, Setting};
-use qos::system::{MOST_AT_ONCE, NodeKind};
+use qos::plan::{Channel, ControlQueue, Link, OwnQueue, Plan, Setting, TunnelEnd};
+use qos::system::{MOST_AT_ONCE, NodeKind, TunnelKind};
 use std::fmt;
 
 /// Fewest packets that a queue holds: traffic that nobody declared waits there, too.
@@ -122,16 +122,22 @@ fn queue(plan: &Plan, link: &Link, device: &str, prio: bool, map: Option<Hook>) 
         scheduler: scheduler(link, prio, leaves(plan, link)?)?,
         segments: None,
         encapsulation: outside(plan, &link.from, device),
-        labels: false,
+        labels: labelled(plan, &link.from, device),
         map,
         boundary: false,
     })
 }
 
-/// Bytes that each packet by a device has more outside: none, if the device is no tunnel. Packets of SRv6 have all of it before they come there.
+/// Bytes that each packet by a device has more outside: none, if the device is no tunnel. Packets of SRv6 and MPLS have all of it before they come there.
 fn outside(plan: &Plan, node: &str, device: &str) -> u32 {
     let end = plan.tunnels.iter().find(|one| one.node == node && one.device == device);
     end.filter(|end| end.kind.has_device()).map_or(0, |end| end.kind.added(end.remote) as u32)
+}
+
+/// `true` if packets of a tunnel leave by the device with labels.
+fn labelled(plan: &Plan, node: &str, device: &str) -> bool {
+    let is_label = |one: &TunnelEnd| one.kind == TunnelKind::Mpls && one.node == node && one.device == device;
+    plan.tunnels.iter().any(is_label)
 }
 
 /// The channels of the node `host` that have queues of their own before this device.
@@ -239,7 +245,6 @@ fn scheduler(link: &Link, prio: bool, leaves: Vec<Leaf>) -> Result<Scheduler, Un
 mod tests {
     use super::*;
     use qos::plan::Node;
-    use qos::system::TunnelKind;
 
     fn plan() -> Plan {
         let link = |from: &str, device: Option<&str>, scheduler: &str| Link {
@@ -293,6 +298,10 @@ mod tests {
         let mut segment = end("fd00::1");
         segment.kind = TunnelKind::Srv6;
         assert_eq!(with(vec![segment]), 0, "its packets come to the queue with all of it");
+        let mut label = end("10.0.0.1");
+        label.kind = TunnelKind::Mpls;
+        let queues = |tunnels| queues(&Plan { tunnels, ..plan() }, "a", true).unwrap();
+        assert_eq!([queues(vec![label])[0].labels, queues(vec![end("10.0.0.1")])[0].labels], [true, false]);
     }
 
     #[test]

@@ -1,24 +1,29 @@
 //! Ends of tunnels whose packets have on their outside the mark that they have inside, made, read back, and removed (V-41): VXLAN devices
-//! (RFC 7348, ip-link(8)), and nexthops and segments of SRv6 (RFC 8754, ip-route(8)).
+//! (RFC 7348, ip-link(8)), nexthops and segments of SRv6 (RFC 8754, ip-route(8)), and nexthops and labels of MPLS (RFC 3032).
 //!
 //! Which ones were made stands in a journal before each change, as for queues ([`crate::queueing`]): a device of the same name that somebody
 //! else made is never touched. All of it concerns the network namespace of the calling thread.
 
+mod journal;
+mod labels;
 mod message;
+mod objects;
 mod parts;
 mod routes;
+mod rules;
 mod segments;
+mod settings;
 
 use crate::netlink::{CREATE, Socket};
 use crate::queueing::{QueueError, Reason};
-use crate::{clock, namespace, owned};
+use journal::{Content, Journal};
 use message::{ADDRESS, DELETE, LINK, NEW};
 use qos::system::TunnelKind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An end of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,15 +31,15 @@ pub struct Tunnel {
     /// Its encapsulation.
     #[serde(default)]
     pub kind: TunnelKind,
-    /// VXLAN: the name of its device. SRv6: the device by which its packets leave.
+    /// VXLAN: the name of its device. SRv6, MPLS: the device by which its packets leave.
     pub device: String,
-    /// VXLAN: the number of its network (VNI), below 2^24. SRv6: the number of the nexthop.
+    /// VXLAN: the number of its network (VNI), below 2^24. SRv6: the number of the nexthop. MPLS: that, and the label.
     pub id: u32,
     /// The UDP port of its packets (VXLAN).
     pub port: u16,
-    /// The address of this end. SRv6: its segment, which is no address of a device.
+    /// The address of this end. SRv6: its segment, which is no address of a device. MPLS: its own at the device.
     pub local: IpAddr,
-    /// The address of the other end, of the same version. SRv6: its segment.
+    /// The address of the other end, of the same version. SRv6: its segment. MPLS: the neighbour's at the device.
     pub remote: IpAddr,
     /// The largest packet in it, bytes.
     pub mtu: u32,
@@ -60,7 +65,7 @@ impl Tunnel {
     fn removal(&self) -> String {
         match self.kind {
             TunnelKind::Vxlan => format!("ip link delete dev {}", self.device),
-            TunnelKind::Srv6 => format!("ip nexthop delete id {}", self.id),
+            TunnelKind::Srv6 | TunnelKind::Mpls => format!("ip nexthop delete id {}", self.id),
         }
     }
 
@@ -95,9 +100,9 @@ struct Found {
 #[must_use = "tunnels are taken away when this is dropped"]
 pub struct Made {
     journal: Journal,
-    /// Those from before the call.
-    before: Vec<Tunnel>,
-    wanted: Vec<Tunnel>,
+    /// What was there before the call.
+    before: Content,
+    wanted: Content,
     /// Those that were made by the call.
     new: Vec<Tunnel>,
     kept: bool,
@@ -114,26 +119,28 @@ pub fn make(directory: &Path, wanted: &[Tunnel]) -> Result<Made, QueueError> {
     let journal = Journal::open(directory)?;
     let before = journal.load()?;
     let mut socket = Socket::open()?;
-    wanted.iter().try_for_each(|tunnel| check(&mut socket, tunnel, &before))?;
-    let (wanted, new, changes) = (wanted.to_vec(), Vec::new(), Vec::new());
+    wanted.iter().try_for_each(|tunnel| check(&mut socket, tunnel, &before.tunnels))?;
+    let wanted = Content { tunnels: wanted.to_vec(), settings: settings::raised(&before.settings, wanted) };
+    let (new, changes) = (Vec::new(), Vec::new());
     let mut made = Made { journal, before, wanted, new, kept: false, changes };
     if made.wanted != made.before {
         // Until it is kept, the journal names what was and what will be there.
-        made.journal.save(&[&made.before[..], &made.wanted].concat())?;
+        let Content { tunnels, settings } = made.wanted.clone();
+        made.journal.save(&Content { tunnels: [&made.before.tunnels[..], &tunnels].concat(), settings })?;
     }
     // The kernel has each number once: a tunnel under a new name takes that of the old one. Routes have no queues that would go first.
     let is_freed = |one: &&Tunnel| {
         let takes = |other: &Tunnel| other.kind.has_device() && (other.id, other.port) == (one.id, one.port);
-        !made.wanted.iter().any(|other| other.continues(one))
-            && (!one.kind.has_device() || made.wanted.iter().any(takes))
+        !made.wanted.tunnels.iter().any(|other| other.continues(one))
+            && (!one.kind.has_device() || made.wanted.tunnels.iter().any(takes))
     };
-    let freed: Vec<Tunnel> = made.before.iter().filter(is_freed).cloned().collect();
+    let freed: Vec<Tunnel> = made.before.tunnels.iter().filter(is_freed).cloned().collect();
     for tunnel in freed {
         if remove(&tunnel)? {
             made.changes.push(tunnel.removal());
         }
     }
-    for tunnel in made.wanted.clone() {
+    for tunnel in made.wanted.tunnels.clone() {
         let changes = ensure(&mut socket, &tunnel)?;
         if !changes.is_empty() {
             made.new.push(tunnel);
@@ -150,15 +157,19 @@ impl Made {
     /// The refused step.
     pub fn keep(mut self) -> Result<Vec<String>, QueueError> {
         self.kept = true;
-        let is_gone = |one: &&Tunnel| one.kind.has_device() && !self.wanted.iter().any(|wanted| wanted.continues(one));
-        let gone = self.before.iter().filter(is_gone);
+        let Content { tunnels, settings } = self.wanted.clone();
+        let is_gone = |one: &&Tunnel| one.kind.has_device() && !tunnels.iter().any(|wanted| wanted.continues(one));
+        let gone = self.before.tunnels.iter().filter(is_gone);
         for tunnel in gone {
             if remove(tunnel)? {
                 self.changes.push(tunnel.removal());
             }
         }
-        if self.wanted != self.before {
-            self.journal.save(&self.wanted)?;
+        let (settings, not_needed) = settings::divided(&settings, &tunnels);
+        settings::put_back(&not_needed)?;
+        let now = Content { tunnels, settings };
+        if now != self.before {
+            self.journal.save(&now)?;
         }
         Ok(std::mem::take(&mut self.changes))
     }
@@ -173,7 +184,8 @@ impl Drop for Made {
         let undo = || {
             let mut socket = Socket::open()?;
             self.new.iter().map(remove).collect::<Result<Vec<_>, _>>()?;
-            self.before.iter().map(|tunnel| ensure(&mut socket, tunnel)).collect::<Result<Vec<_>, _>>()?;
+            settings::undo(&self.before.settings, &self.wanted.settings)?;
+            self.before.tunnels.iter().map(|tunnel| ensure(&mut socket, tunnel)).collect::<Result<Vec<_>, _>>()?;
             self.journal.save(&self.before)
         };
         let _: Result<(), QueueError> = undo();
@@ -206,14 +218,16 @@ pub fn restore(directory: &Path) -> Result<Vec<Removed>, QueueError> {
     let journal = Journal::open(directory)?;
     let mut all: Vec<Removed> = Vec::new();
     // A change that was interrupted left two entries for a device.
-    for tunnel in journal.load()? {
+    let Content { tunnels, settings } = journal.load()?;
+    for tunnel in tunnels {
         let was_there = remove(&tunnel)?;
         match all.iter_mut().find(|one| one.device == tunnel.device) {
             Some(known) => known.was_there |= was_there,
             None => all.push(Removed { device: tunnel.device, was_there }),
         }
     }
-    journal.save(&[])?;
+    settings::put_back(&settings)?;
+    journal.save(&Content::default())?;
     Ok(all)
 }
 
@@ -326,64 +340,4 @@ fn is_as_wanted(socket: &mut Socket, found: &Found, wanted: &Tunnel) -> Result<b
     let answer = socket.ask(ADDRESS + message::GET, crate::netlink::DUMP, &message::addresses(family))?;
     let all = answer.map_err(|refusal| QueueError::refused("ip address show".to_owned(), refusal))?;
     Ok(all.iter().any(|one| message::read_address(&one.body) == Some((found.index, inside.0, inside.1))))
-}
-
-/// The tunnels that we made in this network namespace; those of an earlier boot are gone.
-#[derive(Debug)]
-struct Journal {
-    path: PathBuf,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Content {
-    boot: String,
-    tunnels: Vec<Tunnel>,
-}
-
-/// Largest journal in bytes.
-const LARGEST: u64 = 1 << 20;
-
-impl Journal {
-    fn open(directory: &Path) -> Result<Self, QueueError> {
-        let open = || {
-            owned::directory(directory)?;
-            Ok(Self { path: directory.join(format!("tunnels-{}.json", namespace::current_id()?)) })
-        };
-        open().map_err(|error| unusable(directory, error))
-    }
-
-    fn load(&self) -> Result<Vec<Tunnel>, QueueError> {
-        let bytes = match owned::read_own(&self.path, LARGEST) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(unusable(&self.path, error)),
-        };
-        let content: Content = serde_json::from_slice(&bytes).map_err(|e| unusable(&self.path, e.into()))?;
-        Ok(if content.boot == clock::boot_id() { content.tunnels } else { Vec::new() })
-    }
-
-    /// Without tunnels there is no file.
-    fn save(&self, tunnels: &[Tunnel]) -> Result<(), QueueError> {
-        let save = || match tunnels {
-            [] => match std::fs::remove_file(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            },
-            _ => {
-                let content = Content { boot: clock::boot_id(), tunnels: tunnels.to_vec() };
-                owned::write(&self.path, &serde_json::to_vec(&content)?)
-            }
-        };
-        save().map_err(|error| unusable(&self.path, error))
-    }
-}
-
-fn unusable(path: &Path, error: io::Error) -> QueueError {
-    QueueError {
-        what: format!("the journal of tunnels, {}", path.display()),
-        reason: Reason::Other(error),
-        remedy:
-            "set THALWEG_RUN_DIR to a directory of your own; `ip link delete dev DEVICE` takes a tunnel away by hand"
-                .to_owned(),
-    }
 }

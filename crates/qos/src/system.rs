@@ -8,6 +8,7 @@ use crate::priority::Class;
 use crate::quantity::show_bit_rate;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 /// Nodes, links, topics and subscribers, as a contract names them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,7 +131,7 @@ pub struct Link {
 pub struct Tunnel {
     /// Its encapsulation.
     pub kind: TunnelKind,
-    /// Its number, 1 to 16777215.
+    /// Its number ([`TunnelKind::numbers`]).
     pub id: u32,
     /// The UDP port of its packets (VXLAN).
     pub port: u16,
@@ -149,17 +150,28 @@ pub enum TunnelKind {
     Vxlan,
     /// SRv6 (RFC 8754): each end is a segment (End.DT6, RFC 8986 §4.6), and `id` the nexthop that leads to the other.
     Srv6,
+    /// MPLS (RFC 3032): `id` is the label of the packets in both directions, and the nexthop that puts it there.
+    Mpls,
 }
 
 impl TunnelKind {
     /// All, with their words in contracts.
-    pub const ALL: [(&str, Self); 2] = [("vxlan", Self::Vxlan), ("srv6", Self::Srv6)];
+    pub const ALL: [(&str, Self); 3] = [("vxlan", Self::Vxlan), ("srv6", Self::Srv6), ("mpls", Self::Mpls)];
 
     /// Its word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vxlan => "vxlan",
             Self::Srv6 => "srv6",
+            Self::Mpls => "mpls",
+        }
+    }
+
+    /// Its numbers: of MPLS, labels that are not reserved (RFC 3032 §2.1); else those of a VXLAN network, which has 24 bits.
+    pub const fn numbers(self) -> RangeInclusive<u32> {
+        match self {
+            Self::Vxlan | Self::Srv6 => 1..=LARGEST_VNI,
+            Self::Mpls => 16..=LARGEST_LABEL,
         }
     }
 
@@ -169,12 +181,13 @@ impl TunnelKind {
     }
 
     /// Bytes that it adds to a packet to this address: VXLAN the inner Ethernet header (14), VXLAN (8), UDP (8), and IPv4 (20) or IPv6 (40);
-    /// SRv6 IPv6 (40) and a routing header of one segment (24).
+    /// SRv6 IPv6 (40) and a routing header of one segment (24); MPLS a label (4).
     pub const fn added(self, remote: IpAddr) -> u64 {
         match self {
             Self::Vxlan if remote.is_ipv4() => 50,
             Self::Vxlan => 70,
             Self::Srv6 => 64,
+            Self::Mpls => 4,
         }
     }
 
@@ -187,13 +200,18 @@ impl TunnelKind {
             Self::Srv6 if inside.is_some_and(|inside| inside.is_ipv4()) => {
                 Some("IPv6: the kernel gives an IPv4 packet in SRv6 the class 0 outside")
             }
-            Self::Vxlan | Self::Srv6 => None,
+            Self::Mpls if one.is_ipv4() && inside.is_some_and(|inside| inside.is_ipv6()) => {
+                Some("two IPv6 addresses where one inside is: the kernel leads no IPv6 to an IPv4 neighbour")
+            }
+            Self::Vxlan | Self::Srv6 | Self::Mpls => None,
         }
     }
 }
 
 /// The largest number of a tunnel: that of a VXLAN network has 24 bits.
 pub const LARGEST_VNI: u32 = (1 << 24) - 1;
+/// The largest label of MPLS that Linux takes in: labels have 20 bits, and `net.mpls.platform_labels`, which is above all of them, no more.
+pub const LARGEST_LABEL: u32 = (1 << 20) - 2;
 /// The UDP port of VXLAN (IANA).
 pub const VXLAN_PORT: u16 = 4789;
 

@@ -1,39 +1,54 @@
-//! What belongs to an end that is no device: nexthops, routes and addresses, each made unless it is there, read back, and taken away.
+//! What belongs to an end that is no device: it is made, read back, and taken away part by part.
 
-use super::message::{self, DELETE, GET, LINK, NEW};
-use super::routes::{MAIN, NEXTHOP, NEXTHOP_ID, OURS, ROUTE};
-use super::{Tunnel, segments};
-use crate::netlink::{CREATE, DUMP, Socket, attribute, attributes, put};
+use super::message::{self, GET, LINK};
+use super::objects::Object;
+use super::rules::Rules;
+use super::settings::Least;
+use super::{Tunnel, labels, segments};
+use crate::netlink::Socket;
 use crate::queueing::{QueueError, Reason};
-use std::io;
+use qos::system::TunnelKind;
 
-/// One thing in the kernel that belongs to an end.
-pub(super) struct Part {
-    pub(super) kind: u16,
-    /// The message that makes it.
-    pub(super) body: Vec<u8>,
-    /// The same for `ip`.
-    pub(super) command: String,
-    /// The remedy where the kernel lacks it.
-    pub(super) lacks: &'static str,
+/// One thing that belongs to an end.
+pub(super) enum Part {
+    /// What `ip` makes.
+    Object(Object),
+    /// What `nft` makes.
+    Rules(Rules),
+    /// A setting of the kernel. Its former value is in the journal, and comes back by that.
+    Setting(Least),
 }
 
-/// The commands of `ip` that make the end.
+/// What belongs to an end, in the order in which it is made.
+fn parts(tunnel: &Tunnel, index: u32) -> Vec<Part> {
+    match tunnel.kind {
+        TunnelKind::Mpls => labels::parts(tunnel, index),
+        TunnelKind::Srv6 | TunnelKind::Vxlan => segments::parts(tunnel, index).into_iter().map(Part::Object).collect(),
+    }
+}
+
+/// The commands that make the end.
 pub(super) fn commands(tunnel: &Tunnel) -> Vec<String> {
-    segments::parts(tunnel, 0).into_iter().map(|part| part.command).collect()
+    parts(tunnel, 0).iter().map(Part::command).collect()
 }
 
 /// Checks that nothing of somebody else has its number, its segment or its address.
 pub(super) fn check(socket: &mut Socket, wanted: &Tunnel, ours: &[Tunnel]) -> Result<(), QueueError> {
     let Some((index, _)) = device(socket, &wanted.device)? else { return Ok(()) };
     let routed = ours.iter().filter(|one| !one.kind.has_device());
-    let known: Vec<Part> = routed.flat_map(|one| segments::parts(one, index)).collect();
-    for part in segments::parts(wanted, index) {
-        if !known.iter().any(|one| one.body == part.body) && part.is_there(socket)? {
-            return Err(part.foreign());
+    let known: Vec<Object> = routed.flat_map(|one| objects(one, index)).collect();
+    for object in objects(wanted, index) {
+        if !known.iter().any(|one| one.body == object.body) && object.is_there(socket)? {
+            return Err(object.foreign());
         }
     }
     Ok(())
+}
+
+fn objects(tunnel: &Tunnel, index: u32) -> impl Iterator<Item = Object> {
+    parts(tunnel, index)
+        .into_iter()
+        .filter_map(|part| if let Part::Object(object) = part { Some(object) } else { None })
 }
 
 /// Makes what is missing of an end; all of it goes if a part is refused.
@@ -56,9 +71,9 @@ pub(super) fn ensure(socket: &mut Socket, wanted: &Tunnel) -> Result<Vec<String>
         });
     }
     let mut changes = Vec::new();
-    for part in segments::parts(wanted, index) {
+    for part in parts(wanted, index) {
         match part.ensure(socket) {
-            Ok(true) => changes.push(part.command),
+            Ok(true) => changes.push(part.command()),
             Ok(false) => {}
             Err(error) => {
                 let _ = remove(socket, wanted);
@@ -74,11 +89,8 @@ pub(super) fn remove(socket: &mut Socket, tunnel: &Tunnel) -> Result<bool, Queue
     // What a device had is gone with it, but not what is at `lo`.
     let index = device(socket, &tunnel.device)?.map_or(0, |(index, _)| index);
     let mut was_there = false;
-    for part in segments::parts(tunnel, index).iter().rev() {
-        if part.is_there(socket)? {
-            part.delete(socket)?;
-            was_there = true;
-        }
+    for part in parts(tunnel, index).iter().rev() {
+        was_there |= part.remove(socket)?;
     }
     Ok(was_there)
 }
@@ -93,88 +105,29 @@ fn device(socket: &mut Socket, name: &str) -> Result<Option<(u32, u32)>, QueueEr
 }
 
 impl Part {
+    fn command(&self) -> String {
+        match self {
+            Part::Object(object) => object.command.clone(),
+            Part::Rules(rules) => rules.command(),
+            Part::Setting(least) => least.command(),
+        }
+    }
+
     /// Makes it unless it is there; `true` if it was not.
     fn ensure(&self, socket: &mut Socket) -> Result<bool, QueueError> {
-        if self.is_there(socket)? {
-            return Ok(false);
-        }
-        let mut answer = socket.ask(self.kind + NEW, CREATE, &self.body)?;
-        if self.kind == ROUTE && answer.as_ref().is_err_and(|refusal| refusal.errno == libc::EEXIST) {
-            // Only a route of our own protocol is deleted: one that others changed.
-            let _ = self.delete(socket);
-            answer = socket.ask(self.kind + NEW, CREATE, &self.body)?;
-        }
-        answer.map_err(|refusal| match refusal.errno {
-            libc::EEXIST => self.foreign(),
-            _ => self.refused(refusal),
-        })?;
-        if self.is_there(socket)? {
-            return Ok(true);
-        }
-        Err(QueueError {
-            what: self.command.clone(),
-            reason: Reason::Differs("the kernel took it, but shows something else".to_owned()),
-            remedy: "`ip nexthop` and `ip -6 route show table all` say what".to_owned(),
-        })
-    }
-
-    /// `true` if the kernel shows all that it was asked for.
-    fn is_there(&self, socket: &mut Socket) -> Result<bool, QueueError> {
-        let (flags, request) = match self.kind {
-            NEXTHOP => (0, self.number()),
-            ROUTE => (DUMP, vec![self.body[0], 0, 0, 0, MAIN, OURS, 0, 0, 0, 0, 0, 0]),
-            _ => (DUMP, message::addresses(self.body[0].into())),
-        };
-        socket.select();
-        match socket.ask(self.kind + GET, flags, &request)? {
-            Ok(found) => Ok(found.iter().any(|one| one.kind == self.kind + NEW && self.is_shown(&one.body))),
-            Err(refusal) if refusal.errno == libc::ENOENT => Ok(false),
-            Err(refusal) => Err(self.refused(refusal)),
+        match self {
+            Part::Object(object) => object.ensure(socket),
+            Part::Rules(rules) => rules.ensure(),
+            Part::Setting(least) => least.ensure(),
         }
     }
 
-    /// `true` if this message shows it.
-    pub(super) fn is_shown(&self, found: &[u8]) -> bool {
-        // The bytes of a head that say which one it is: family, length, table, protocol, type.
-        let (head, places): (usize, &[usize]) = match self.kind {
-            NEXTHOP => (8, &[0, 2]),
-            ROUTE => (12, &[0, 1, 4, 5, 7]),
-            _ => return message::read_address(found) == message::read_address(&self.body),
-        };
-        let (Some(there), Some(asked)) = (found.get(head..), self.body.get(head..)) else { return false };
-        places.iter().all(|at| found[*at] == self.body[*at])
-            && attributes(asked).all(|(kind, value)| attribute(there, kind) == Some(value))
-    }
-
-    fn delete(&self, socket: &mut Socket) -> Result<(), QueueError> {
-        let body = if self.kind == NEXTHOP { &self.number() } else { &self.body };
-        socket.ask(self.kind + DELETE, 0, body)?.map(drop).map_err(|refusal| self.refused(refusal))
-    }
-
-    /// A question about the nexthop of this number.
-    fn number(&self) -> Vec<u8> {
-        let mut request = vec![0; 8];
-        let number = self.body.get(8..).and_then(|rest| attribute(rest, NEXTHOP_ID));
-        put(&mut request, NEXTHOP_ID, number.unwrap_or_default());
-        request
-    }
-
-    fn refused(&self, refusal: crate::netlink::Refusal) -> QueueError {
-        let mut error = QueueError::refused(self.command.clone(), refusal);
-        match error.reason {
-            Reason::MissingFeature => error.remedy = self.lacks.to_owned(),
-            Reason::Other(_) => error.remedy = "the same words for `ip` may say more".to_owned(),
-            _ => {}
-        }
-        error
-    }
-
-    fn foreign(&self) -> QueueError {
-        QueueError {
-            what: self.command.clone(),
-            reason: Reason::Other(io::ErrorKind::AlreadyExists.into()),
-            remedy: "somebody else's nexthop, route or address is there: take it away, or give the tunnel another id, segment or inside"
-                .to_owned(),
+    /// Takes it away; `false` if it is not there.
+    fn remove(&self, socket: &mut Socket) -> Result<bool, QueueError> {
+        match self {
+            Part::Object(object) => object.remove(socket),
+            Part::Rules(rules) => rules.remove(),
+            Part::Setting(_) => Ok(false),
         }
     }
 }

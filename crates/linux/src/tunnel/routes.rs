@@ -13,6 +13,8 @@ pub(super) const NEXTHOP: u16 = 104;
 pub(super) const OURS: u8 = 122;
 /// `RT_TABLE_MAIN`
 pub(super) const MAIN: u8 = 254;
+/// Labels of MPLS as an address family.
+pub(super) const AF_MPLS: u8 = 28;
 /// The number of `lo` in each network namespace.
 pub(super) const LO: u32 = 1;
 /// Types of routes: `RTN_UNICAST`, `RTN_LOCAL`.
@@ -27,7 +29,7 @@ const NEXTHOP_ENCAPSULATION_TYPE: u16 = 7;
 const NEXTHOP_ENCAPSULATION: u16 = 8;
 
 /// Attributes of routes (`RTA_…`).
-const DESTINATION: u16 = 1;
+pub(super) const DESTINATION: u16 = 1;
 pub(super) const OUTPUT: u16 = 4;
 const SOURCE: u16 = 7;
 pub(super) const ENCAPSULATION_TYPE: u16 = 21;

@@ -1,7 +1,7 @@
 //! Ends of SRv6 tunnels: a nexthop that puts packets into IPv6 with a routing header of one segment (RFC 8754), and the own segment, at which those of
 //! the other end come out again (End.DT6, RFC 8986 §4.6). Packets have their traffic class and flow label outside, too: the kernel copies them.
 
-use super::parts::Part;
+use super::objects::Object;
 use super::routes::{
     ENCAPSULATION, ENCAPSULATION_TYPE, LO, LOCAL, MAIN, NESTED, NEXTHOP, OURS, OUTPUT, ROUTE, UNICAST, address,
     nexthop, route, to_network,
@@ -13,9 +13,9 @@ use std::net::IpAddr;
 const LACKS: &str = "kind = \"srv6\" needs Linux 5.3 or later with CONFIG_IPV6_SEG6_LWTUNNEL=y (Debian's has it); or state kind = \"vxlan\"";
 
 /// What belongs to an end, in the order in which it is made.
-pub(super) fn parts(tunnel: &Tunnel, index: u32) -> Vec<Part> {
+pub(super) fn parts(tunnel: &Tunnel, index: u32) -> Vec<Object> {
     let Tunnel { device, id, local, remote, .. } = tunnel;
-    let part = |kind, (body, command)| Part { kind, body, command, lacks: LACKS };
+    let part = |kind, (body, command)| Object { kind, body, command, lacks: LACKS };
     let to_segment = format!("ip -6 nexthop add id {id} encap seg6 mode encap segs {remote} dev {device} proto {OURS}");
     let own_segment =
         format!("ip -6 route add {local}/128 encap seg6local action End.DT6 table {MAIN} dev {device} proto {OURS}");

@@ -5,6 +5,7 @@ mod adjusting;
 mod boundary;
 mod counters;
 mod elsewhere;
+mod labels;
 mod leaves;
 mod packets;
 mod reading;

@@ -5,7 +5,7 @@
 use super::file::{self, Ends, place};
 use super::value::{self, Entry, Wrong, needed};
 use super::{DEVICE, is_device, value::wrong};
-use crate::system::{LARGEST_VNI, Link, Node, Tunnel, TunnelKind, VXLAN_PORT};
+use crate::system::{Link, Node, Tunnel, TunnelKind, VXLAN_PORT};
 use std::net::IpAddr;
 use std::ops::Range;
 use toml::Spanned;
@@ -99,7 +99,10 @@ fn end(table: &Spanned<file::TunnelEnd>) -> Result<TunnelEnd, Wrong> {
 /// The encapsulation, the number, and the port.
 fn network(kind: &Entry, id: &Entry, port: &Entry, at: &Range<usize>) -> Result<(TunnelKind, u32, u16), Wrong> {
     let kind = value::choice("kind", kind, &TunnelKind::ALL)?.unwrap_or_default();
-    let id = needed(value::whole("id", id, 1..=LARGEST_VNI.into())?, at, "id", "7")?;
+    let numbers = kind.numbers();
+    let range = i64::from(*numbers.start())..=i64::from(*numbers.end());
+    let such_as = if kind == TunnelKind::Mpls { "16" } else { "7" };
+    let id = needed(value::whole("id", id, range)?, at, "id", such_as)?;
     let stated = value::whole("port", port, 1..=65_535)?;
     if stated.is_some() && kind != TunnelKind::Vxlan {
         let said = format!("port: only with kind = \"vxlan\": packets of {:?} have none", kind.name());
@@ -205,6 +208,9 @@ tunnel = { kind = "vxlan", id = 7, local = "fd00::2", remote = "fd00::1", mtu = 
         let segments = CONTRACT.replace("kind = \"vxlan\", id = 7, local", "kind = \"srv6\", id = 7, local");
         let segments = Contract::read(&segments).unwrap().neighbours[1].tunnel.clone().unwrap();
         assert_eq!((segments.kind, segments.mtu), (TunnelKind::Srv6, 8936));
+        let label = CONTRACT.replace("kind = \"vxlan\", id = 7, local", "kind = \"mpls\", id = 1048574, local");
+        let label = Contract::read(&label).unwrap().neighbours[1].tunnel.clone().unwrap();
+        assert_eq!((label.kind, label.id, label.mtu), (TunnelKind::Mpls, 1_048_574, 8996));
         assert_eq!(contract.system.nodes[0].address, Some("10.97.1.1".parse().unwrap()));
         let plain = CONTRACT.lines().filter(|line| !line.starts_with("tunnel")).collect::<Vec<_>>().join("\n");
         let plain = Contract::read(&plain).unwrap();
@@ -219,6 +225,15 @@ tunnel = { kind = "vxlan", id = 7, local = "fd00::2", remote = "fd00::1", mtu = 
             ("\"vxlan\", id = 7, local", "\"srv6\", id = 7, port = 4789, local", 22, "only with kind = \"vxlan\""),
             ("\"vxlan\", id = 7, local", "\"srv6\", id = 7, inside = \"10.98.0.2/30\", local", 22, "class 0 outside"),
             ("id = 7", "id = 16777216", 11, "16777215"),
+            ("\"vxlan\", id = 7, local", "\"mpls\", id = 15, local", 22, "from 16 to 1048574"),
+            ("\"vxlan\", id = 7, local", "\"mpls\", id = 1048575, local", 22, "from 16 to 1048574"),
+            ("\"vxlan\", id = 7, ends", "\"mpls\", id = 16, port = 1, ends", 11, "only with kind = \"vxlan\""),
+            (
+                "\"vxlan\", id = 7, ends = { rw = \"10.97.1.1\", wb = \"10.97.1.2\" }, inside = { rw = \"10.98.0.1/30\" }",
+                "\"mpls\", id = 16, ends = { rw = \"10.97.1.1\", wb = \"10.97.1.2\" }, inside = { rw = \"fd98::1/64\" }",
+                11,
+                "two IPv6 addresses where one inside is",
+            ),
             (", wb = \"10.97.1.2\"", "", 11, "ends is missing"),
             ("wb = \"10.97.1.2\"", "wb = \"10.97.1.1\"", 11, "two addresses of one IP version"),
             ("wb = \"10.97.1.2\"", "wb = \"fd00::1\"", 11, "two addresses of one IP version"),
