@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
+use agent::client::Client;
+use agent::identity::Kind;
+use agent::keys::Keys;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::process::Command;
@@ -9,7 +12,7 @@ use std::time::Instant;
 use support::{Done, LONG, Row, Running, Testbed};
 
 /// The address at which each host reaches the broker, which is on `g`.
-const BROKER: [&str; 3] = ["10.96.1.254:7450", "127.0.0.1:7450", "10.96.2.254:7450"];
+pub(crate) const BROKER: [&str; 3] = ["10.96.1.254:7450", "127.0.0.1:7450", "10.96.2.254:7450"];
 pub(crate) const HOSTS: [&str; 3] = ["a", "g", "b"];
 /// All devices, by host.
 const DEVICES: [(usize, &str); 4] = [(0, "eth"), (1, "ga"), (1, "gb"), (2, "eth")];
@@ -143,6 +146,16 @@ impl Domain {
         let ends = found["ends"].as_array().cloned().unwrap_or_default();
         let publisher = ends.into_iter().find(|end| end["end"] == "publisher");
         publisher.map_or("unknown".into(), |end| end["asked"]["mark"].clone())
+    }
+
+    /// Runs a closure on a host.
+    pub(crate) fn inside<T: Send>(&self, host: usize, body: impl FnOnce() -> T + Send) -> T {
+        self.row.inside(host, body)
+    }
+
+    /// The user's requests to brokers at these addresses.
+    pub(crate) fn client(&self, at: &str) -> Client {
+        Client::new(at, &Keys::read(&self.house.path("keys"), Kind::User, "ann").unwrap())
     }
 
     /// A command of the user, on the broker's host.

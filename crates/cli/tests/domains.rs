@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
+use agent::client::{Client, ClientError};
+use agent::identity::Kind;
+use agent::keys::Keys;
 use serde_json::Value;
 use std::time::Instant;
 use support::{Chain, Done, LONG, Running, Testbed};
@@ -128,6 +131,16 @@ impl Domains {
         self.start(domain, &format!("{arguments} --user ann --broker 127.0.0.1:7450 --json"))
     }
 
+    /// Asks a domain's broker as the user, without a command; `None`: it does not answer.
+    pub(crate) fn asked<T: Send>(
+        &self,
+        domain: usize,
+        ask: impl FnOnce(&Client) -> Result<T, ClientError> + Send,
+    ) -> Option<T> {
+        let keys = Keys::read(&self.house.path("keys"), Kind::User, "ann").unwrap();
+        self.inside(domain, || ask(&Client::new("127.0.0.1:7450", &keys)).ok())
+    }
+
     pub(crate) fn request(&self, text: &str) -> Done {
         let file = self.house.path("session.toml");
         std::fs::write(&file, text).unwrap();
@@ -145,11 +158,13 @@ impl Domains {
 
     /// Queues, classes and marking rules of all hosts.
     pub(crate) fn settings(&self) -> Vec<String> {
-        let queues = DEVICES.iter().flat_map(|(host, device)| {
-            ["qdisc", "class", "filter"].map(|what| self.output(*host, "tc", &[what, "show", "dev", device]))
-        });
-        let rules = (0..HOSTS.len()).map(|host| self.output(host, "nft", &["list", "ruleset"]));
-        queues.chain(rules).collect()
+        let shown = |host: usize| {
+            let devices = DEVICES.iter().filter(|(of, _)| *of == host).map(|(_, device)| {
+                ["qdisc", "class", "filter"].map(|what| format!("tc {what} show dev {device}; ")).concat()
+            });
+            self.output(host, "sh", &["-c", &(devices.collect::<String>() + "nft list ruleset")])
+        };
+        (0..HOSTS.len()).map(shown).collect()
     }
 
     /// What a program prints on a host.

@@ -288,28 +288,33 @@ fn row<P: Place>(scene: &mut Scene<'_, P>, (process, calls): Row, size: &Size, j
     sum
 }
 
+/// Processes can be traced; else the reason is printed.
+fn can_trace(what: &str) -> bool {
+    let permitted = Tracer::is_permitted();
+    if let Err(why) = &permitted {
+        println!("skipped: {what} that are killed because {why}");
+    }
+    permitted.is_ok()
+}
+
 /// The places that can be made here.
-fn places<P: Place>(size: &Size) -> Option<Vec<P>> {
-    if let Err(why) = Tracer::is_permitted() {
-        println!("skipped: {} that are killed because {why}", P::NAME);
+fn places<P: Place>(size: &Size, make: impl Fn(&str) -> Option<P>) -> Option<Vec<P>> {
+    if !can_trace(P::NAME) {
         return None;
     }
-    if !crate::support::has_nft(P::NAME) {
-        return None;
-    }
-    (0..size.places).map(|_| P::new()).collect()
+    (0..size.places).map(|_| make(P::NAME)).collect()
 }
 
 #[test]
 fn a_session_over_three_domains_survives_the_death_of_each_broker_and_agent() {
     let size = Size::wanted();
-    let Some(places) = places::<Domains>(&size) else { return };
+    let Some(places) = places(&size, Domains::new) else { return };
     campaign(&places, &size);
 }
 
 #[test]
 fn queues_of_a_domain_survive_the_death_of_its_broker_and_each_agent() {
     let size = Size::wanted();
-    let Some(places) = places::<Domain>(&size) else { return };
+    let Some(places) = places(&size, Domain::new) else { return };
     campaign(&places, &size);
 }

@@ -3,20 +3,20 @@
 use super::eventually;
 use crate::domain::{self, Domain};
 use crate::domains::{self, DOMAINS, Domains};
-use crate::support::{Done, Running};
-use serde_json::Value;
+use crate::support::Running;
+use agent::client::Client;
+use agent::message::{Host, HostState, Session, SessionState};
 
 /// The session that is asked for.
-const SESSION: &str = "probe";
+pub(super) const SESSION: &str = "probe";
 
-/// Hosts with processes, and a session that can be asked for.
+/// Hosts with processes, and a session that can be asked for. Looks are requests of this process: a campaign looks often, and would take the processors for
+/// commands that start.
 pub trait Place: Sized + Sync {
     const NAME: &'static str;
     /// Its brokers and agents.
     const PROCESSES: &'static [&'static str];
 
-    /// `None` if it cannot be made here; the reason is printed.
-    fn new() -> Option<Self>;
     fn start(&self, process: usize) -> Running;
     /// All hosts have what they have to have.
     fn is_installed(&self) -> bool;
@@ -38,10 +38,6 @@ impl Place for Domains {
     const PROCESSES: &'static [&'static str] =
         &["broker of robot", "broker of wan", "broker of base", "agent of cam", "agent of rw", "agent of wb"];
 
-    fn new() -> Option<Self> {
-        Self::new("processes of three domains that are killed")
-    }
-
     fn start(&self, process: usize) -> Running {
         match process.checked_sub(DOMAINS.len()) {
             None => self.broker(process),
@@ -50,9 +46,8 @@ impl Place for Domains {
     }
 
     fn is_installed(&self) -> bool {
-        // Its exit code is 1 until they have.
-        let is_applied = |done: Done| done.lines.iter().any(|line| json(line)[0]["state"] == "applied");
-        (0..DOMAINS.len()).all(|domain| is_applied(self.ask(domain, "hosts")))
+        let is_applied = |hosts: Vec<Host>| hosts.first().is_some_and(|host| host.state == HostState::Applied);
+        (0..DOMAINS.len()).all(|domain| self.asked(domain, Client::hosts).is_some_and(is_applied))
     }
 
     fn programs(&self) -> [Running; 2] {
@@ -73,9 +68,13 @@ impl Place for Domains {
     }
 
     fn settled(&self) -> Option<bool> {
-        let active = state(&self.ask(0, "session list").json())?;
-        let sold = if active { 320_000.0 } else { 160_000.0 };
-        (self.sold() == [sold; 3] && self.is_installed()).then_some(active)
+        let active = state(&self.asked(0, Client::sessions)?)?;
+        let expected = if active { 320_000.0 } else { 160_000.0 };
+        let is_sold = |domain: usize| {
+            let pipes = self.asked(domain, Client::pipes).unwrap_or_default();
+            pipes.iter().map(|pipe| pipe.sold_bits_per_s).sum::<f64>() == expected
+        };
+        ((0..DOMAINS.len()).all(is_sold) && self.is_installed()).then_some(active)
     }
 
     fn queues(&self) -> Vec<String> {
@@ -92,10 +91,6 @@ impl Place for Domain {
     const NAME: &'static str = "a broker and three agents";
     const PROCESSES: &'static [&'static str] = &["broker of base", "agent of a", "agent of g", "agent of b"];
 
-    fn new() -> Option<Self> {
-        Self::new("processes of a domain that are killed")
-    }
-
     fn start(&self, process: usize) -> Running {
         match process.checked_sub(1) {
             None => self.broker_with(&format!("--contract {}", self.house.path("plan-contract.toml").display())),
@@ -104,7 +99,7 @@ impl Place for Domain {
     }
 
     fn is_installed(&self) -> bool {
-        domain::HOSTS.iter().all(|host| self.host(host)["state"] == "applied")
+        self.inside(1, || self.client(domain::BROKER[1]).hosts()).is_ok_and(|hosts| are_applied(&hosts))
     }
 
     fn programs(&self) -> [Running; 2] {
@@ -122,7 +117,7 @@ impl Place for Domain {
     }
 
     fn settled(&self) -> Option<bool> {
-        let active = state(&self.ask("session list").json())?;
+        let active = state(&self.inside(1, || self.client(domain::BROKER[1]).sessions()).ok()?)?;
         self.is_installed().then_some(active)
     }
 
@@ -136,11 +131,13 @@ impl Place for Domain {
 }
 
 /// `Some(true)`: the session is active; `Some(false)`: there is none.
-fn state(sessions: &Value) -> Option<bool> {
-    let found = sessions.as_array().unwrap().iter().find(|one| one["session"] == SESSION);
-    found.map_or(Some(false), |one| (one["state"] == "active").then_some(true))
+pub(super) fn state(sessions: &[Session]) -> Option<bool> {
+    let found = sessions.iter().find(|one| one.session == SESSION);
+    found.map_or(Some(false), |one| (one.state == SessionState::Active).then_some(true))
 }
 
-fn json(line: &str) -> Value {
-    serde_json::from_str(line).unwrap()
+/// All hosts of [`Domain`] have said that they have the newest plan.
+pub(super) fn are_applied(hosts: &[Host]) -> bool {
+    let is_applied = |name: &&str| hosts.iter().any(|one| one.host == *name && one.state == HostState::Applied);
+    domain::HOSTS.iter().all(is_applied)
 }

@@ -48,6 +48,11 @@ impl Row {
         command.args(["netns", "exec", &self.0[host], program]);
         command
     }
+
+    /// Runs a closure on a host.
+    pub fn inside<T: Send>(&self, host: usize, body: impl FnOnce() -> T + Send) -> T {
+        linux::namespace::Namespace::named(&self.0[host]).and_then(|there| there.run(body)).unwrap()
+    }
 }
 
 impl Drop for Row {
