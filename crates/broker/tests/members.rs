@@ -20,7 +20,7 @@ pub struct Members {
     dir: PathBuf,
     /// For clients and for each other.
     ports: [[u16; 2]; COUNT],
-    running: [Option<Child>; COUNT],
+    running: [Mutex<Option<Child>>; COUNT],
     /// Clients need TLS, with certificates at both ends: those of the directory.
     tls: bool,
 }
@@ -28,7 +28,7 @@ pub struct Members {
 impl Members {
     /// Starts them; `None`: there is no etcd here, and the test says so.
     pub fn start(test: &str) -> Option<Self> {
-        let mut members = Self::new(test)?;
+        let members = Self::new(test)?;
         (0..COUNT).for_each(|member| members.begin(member));
         members.until_served();
         Some(members)
@@ -62,11 +62,11 @@ impl Members {
         let port = |at: usize| held[at].local_addr().unwrap().port();
         let ports = [0, 1, 2].map(|member| [port(2 * member), port(2 * member + 1)]);
         drop(held);
-        Some(Self { _turn: turn, dir, ports, running: [None, None, None], tls: false })
+        Some(Self { _turn: turn, dir, ports, running: Default::default(), tls: false })
     }
 
     /// Starts one, with what it had before.
-    pub fn begin(&mut self, member: usize) {
+    pub fn begin(&self, member: usize) {
         let own = |port: u16| format!("http://127.0.0.1:{port}");
         let all: Vec<String> = (0..COUNT).map(|at| format!("m{at}={}", own(self.ports[at][1]))).collect();
         let [client, peer] = [self.urls()[member].clone(), own(self.ports[member][1])];
@@ -81,15 +81,19 @@ impl Members {
             command.arg("--trusted-ca-file").arg(file("ca.pem")).arg("--client-cert-auth");
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        self.running[member] = Some(command.spawn().unwrap());
+        *self.running(member) = Some(command.spawn().unwrap());
     }
 
     /// Kills one, as a machine that loses power does.
-    pub fn kill(&mut self, member: usize) {
-        if let Some(mut child) = self.running[member].take() {
+    pub fn kill(&self, member: usize) {
+        if let Some(mut child) = self.running(member).take() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    fn running(&self, member: usize) -> MutexGuard<'_, Option<Child>> {
+        self.running[member].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Their URLs.
@@ -110,13 +114,20 @@ impl Members {
         serde_json::from_slice(&answer.into_body().read_to_vec().ok()?).ok()
     }
 
-    /// The member that leads the others.
+    /// The member that leads the others, once one does.
     pub fn leader(&self) -> usize {
         let leads = |member: &usize| {
             let status = self.ask_one(*member, "/v3/maintenance/status", &json!({}));
             status.is_some_and(|status| status["header"]["member_id"] == status["leader"])
         };
-        (0..COUNT).find(leads).expect("a member that leads")
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(found) = (0..COUNT).find(leads) {
+                return found;
+            }
+            assert!(Instant::now() < until, "no member of etcd leads");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Waits until a majority answers.

@@ -200,7 +200,7 @@ fn a_write_whose_answer_is_lost_is_found_again() {
 
 #[test]
 fn two_of_three_members_are_enough_and_one_is_not() {
-    let Some(mut members) = Members::start("members of etcd die") else { return };
+    let Some(members) = Members::start("members of etcd die") else { return };
     let etcd = lead(&members, "one");
     let (mut store, _) = Store::on(Box::new(etcd)).unwrap();
     let leads = members.leader();

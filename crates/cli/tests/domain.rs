@@ -90,7 +90,7 @@ impl Domain {
     }
 
     /// `thalweg` on a host, with its broker and keys.
-    fn start(&self, host: usize, arguments: &str) -> Running {
+    pub(crate) fn start(&self, host: usize, arguments: &str) -> Running {
         let mut command = self.row.command(host, env!("CARGO_BIN_EXE_thalweg"));
         command.args(arguments.split_whitespace()).arg("--keys").arg(self.house.path("keys"));
         command.env("THALWEG_RUN_DIR", self.house.path(&format!("run{host}")));
@@ -110,8 +110,12 @@ impl Domain {
     }
 
     pub(crate) fn agent(&self, host: usize) -> Running {
-        let state = self.house.path("agent");
-        let (name, at) = (HOSTS[host], BROKER[host]);
+        self.agent_of(host, BROKER[host])
+    }
+
+    /// The agent of a host, of brokers at these addresses.
+    pub(crate) fn agent_of(&self, host: usize, at: &str) -> Running {
+        let (state, name) = (self.house.path("agent"), HOSTS[host]);
         let agent = self.start(host, &format!("agent --host {name} --broker {at} --state {} --json", state.display()));
         assert_eq!(agent.json_line()["agent"], name);
         agent

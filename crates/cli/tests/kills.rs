@@ -4,7 +4,9 @@
 
 mod call;
 mod places;
+mod replicas;
 mod traffic;
+mod way;
 
 use crate::domain::Domain;
 use crate::domains::Domains;
@@ -145,6 +147,7 @@ impl<'a, P: Place> Scene<'a, P> {
         let dead: Vec<usize> = (0..self.running.len()).filter(|process| self.running[*process].has_ended()).collect();
         for process in &dead {
             self.traffic.goes_on(P::PROCESSES[*process]);
+            self.place.died(*process);
             self.running[*process] = self.place.start(*process);
         }
         dead.len()
@@ -274,17 +277,22 @@ fn row<P: Place>(scene: &mut Scene<'_, P>, (process, calls): Row, size: &Size, j
         let number = 1 + Dice::new(job).below(calls.most_of_small()) as u32;
         return scene.attempt(&Plan::At(process, calls, number));
     }
+    let sum = enumerated(|number| scene.attempt(&Plan::At(process, calls, number)));
+    println!("{} at {calls:?}: {} points", P::PROCESSES[process], sum.kills);
+    sum
+}
+
+/// Each point, until a request and a stop need no more calls. Not every request needs as many: two in a row have to pass.
+fn enumerated(mut attempt: impl FnMut(u32) -> Counts) -> Counts {
     let (mut sum, mut beyond) = (Counts::default(), 0);
-    // Not every request needs as many: two in a row have to pass.
     for number in 1.. {
-        let counts = scene.attempt(&Plan::At(process, calls, number));
+        let counts = attempt(number);
         beyond = if counts.kills == 0 { beyond + 1 } else { 0 };
         if beyond == 2 {
             break;
         }
         sum = sum.with(counts);
     }
-    println!("{} at {calls:?}: {} points", P::PROCESSES[process], sum.kills);
     sum
 }
 

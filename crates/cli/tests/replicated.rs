@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../broker/tests/members.rs"]
-mod members;
+pub(crate) mod members;
 
 use crate::support;
 use agent::client::Client;
@@ -190,7 +190,7 @@ fn another_broker_leads_when_one_is_killed_or_stopped() {
 
 #[test]
 fn a_session_is_refused_while_too_few_members_are_there() {
-    let Some(mut brokers) = Brokers::new("members of etcd die") else { return };
+    let Some(brokers) = Brokers::new("members of etcd die") else { return };
     let _agent = brokers.agent();
     let first = brokers.start(0);
     leads(&first);

@@ -18,6 +18,8 @@ pub trait Place: Sized + Sync {
     const PROCESSES: &'static [&'static str];
 
     fn start(&self, process: usize) -> Running;
+    /// A process has died, and is to start again.
+    fn died(&self, _process: usize) {}
     /// All hosts have what they have to have.
     fn is_installed(&self) -> bool;
     /// A subscriber and a publisher, admitted.
@@ -107,9 +109,7 @@ impl Place for Domain {
     }
 
     fn request(&self) -> Running {
-        let file = self.house.path("probe.toml");
-        std::fs::write(&file, domain::session(SESSION, 8000)).unwrap();
-        self.asks(&format!("session request {} --patience 10s", file.display()))
+        self.asks(&format!("session request {} --patience 10s", file(self, SESSION, 8000)))
     }
 
     fn stop(&self) -> Running {
@@ -128,6 +128,13 @@ impl Place for Domain {
     fn shown(&self) -> String {
         format!("{:?}", ["session list", "hosts"].map(|line| self.ask(line).lines))
     }
+}
+
+/// The file of a session of so many bytes.
+pub(super) fn file(at: &Domain, name: &str, bytes: u32) -> String {
+    let file = at.house.path(&format!("{name}.toml"));
+    std::fs::write(&file, domain::session(name, bytes)).unwrap();
+    file.display().to_string()
 }
 
 /// `Some(true)`: the session is active; `Some(false)`: there is none.
