@@ -12,6 +12,7 @@ use crate::message::{
 use crate::peer::Message;
 use crate::signature::Signed;
 use qos::plan;
+use rustls::AlertDescription;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -45,8 +46,21 @@ pub struct Client {
     /// The URL of the broker, without a path.
     base: String,
     address: String,
+    /// Who asks.
+    own: Identity,
     /// The address that is tried first, counted on.
     first: Arc<AtomicUsize>,
+}
+
+/// Why the broker refuses the own certificate, if that is what it says.
+fn refusal(error: &ureq::Error) -> Option<&'static str> {
+    let ureq::Error::Io(error) = error else { return None };
+    let rustls::Error::AlertReceived(alert) = error.get_ref()?.downcast_ref::<rustls::Error>()? else { return None };
+    match alert {
+        AlertDescription::CertificateExpired => Some("it has expired, or the clocks differ"),
+        AlertDescription::UnknownCA | AlertDescription::DecryptError => Some("another authority has issued it"),
+        _ => None,
+    }
 }
 
 /// The reason why a request was not answered as asked.
@@ -118,7 +132,8 @@ impl Client {
             .build();
         let resolver = Fixed { addresses, first: first.clone() };
         let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
-        Self { agent, base: format!("https://{}", Identity::any_broker(keys.identity.realm())), address, first }
+        let (base, own) = (format!("https://{}", Identity::any_broker(keys.identity.realm())), keys.identity.clone());
+        Self { agent, base, address, own, first }
     }
 
     /// The broker's address, or the addresses of several.
@@ -326,7 +341,15 @@ impl Client {
         };
         let mut response = response.map_err(|e| {
             self.first.fetch_add(1, Ordering::Relaxed);
-            lost(&e)
+            let Self { address, own, .. } = self;
+            refusal(&e).map_or_else(
+                || lost(&e),
+                |why| {
+                    ClientError::Unreachable(format!(
+                        "the broker at {address} refuses the certificate of {own}: {why}; `thalweg keys issue` makes another one"
+                    ))
+                },
+            )
         })?;
         let status = response.status();
         let limited = response.body_mut().with_config().limit(most as u64);

@@ -18,7 +18,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use targets::{Limit, Targets};
 use thalweg_broker::api::Broker;
-use thalweg_broker::serve::Limits;
+use thalweg_broker::serve::{Limits, News};
 use thalweg_broker::store::Store;
 
 type Failure = Box<dyn std::error::Error>;
@@ -59,10 +59,11 @@ fn start(index: usize, addresses: &[SocketAddr], dir: &Path) -> Result<()> {
     let (tell, told) = channel();
     let listen = addresses[index];
     std::thread::spawn(move || {
-        let bound = |_| {
-            let _ = tell.send(());
+        let news = move |news| match news {
+            News::Listening(_) => tell.send(()).unwrap_or_default(),
+            News::Refused { because, .. } => println!("refused: {because}"),
         };
-        thalweg_broker::serve::run(listen, &broker_keys, broker, Limits::default(), &|| false, bound)
+        thalweg_broker::serve::run(listen, &broker_keys, broker, Limits::default(), &|| false, news)
     });
     told.recv()?;
     let host = format!("n{index}");

@@ -1,19 +1,23 @@
 //! Connections to a broker: TLS 1.3 with certificates at both ends, HTTP/1.1 or HTTP/2, each bounded.
 
+mod refusal;
+
 use crate::api::{Broker, PATIENCE, router};
 use agent::identity::Identity;
 use agent::keys::{Keys, identity_of};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use refusal::Refusals;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -47,6 +51,22 @@ impl Default for Limits {
     }
 }
 
+/// News of a broker's connections, for its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It listens to this address.
+    Listening(SocketAddr),
+    /// A caller was refused before its first request. At most one a second is told.
+    Refused {
+        /// Its address.
+        from: SocketAddr,
+        /// The reason.
+        because: String,
+        /// Those before it that were not told.
+        untold: u64,
+    },
+}
+
 /// The configuration of a broker's connections: callers need a certificate of its realm.
 ///
 /// # Errors
@@ -63,10 +83,12 @@ pub fn tls(keys: &Keys) -> io::Result<ServerConfig> {
     let key = keys.private_key().map_err(io::Error::other)?;
     let mut config = builder.with_single_cert(chain, key).map_err(io::Error::other)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Who resumes an earlier connection shows no certificate again: it would go on when that has expired.
+    config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// Serves until `ended`. `bound` is told the address.
+/// Serves until `ended`.
 ///
 /// # Errors
 /// The address cannot be listened to, or the keys do not fit.
@@ -76,7 +98,7 @@ pub fn run(
     mut broker: Broker,
     limits: Limits,
     ended: &(dyn Fn() -> bool + Sync),
-    bound: impl FnOnce(SocketAddr),
+    tell: impl Fn(News) + Send + Sync + 'static,
 ) -> io::Result<()> {
     let acceptor = TlsAcceptor::from(Arc::new(tls(keys)?));
     broker.sign_with(keys).map_err(io::Error::other)?;
@@ -86,11 +108,12 @@ pub fn run(
         realm: keys.identity.realm().to_owned(),
         limits,
         open: Arc::new(Mutex::new(HashMap::new())),
+        log: Arc::new(Log { tell: Box::new(tell), started: Instant::now(), refusals: Mutex::default() }),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let served = runtime.block_on(async {
         let listener = TcpListener::bind(listen).await?;
-        bound(listener.local_addr()?);
+        (server.log.tell)(News::Listening(listener.local_addr()?));
         tokio::select! {
             () = server.accept(listener) => {}
             () = server.broker.end_leases() => {}
@@ -122,6 +145,23 @@ struct Server {
     limits: Limits,
     /// Open connections by address.
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    log: Arc<Log>,
+}
+
+/// Who is told news.
+struct Log {
+    tell: Box<dyn Fn(News) + Send + Sync>,
+    started: Instant,
+    refusals: Mutex<Refusals>,
+}
+
+impl Log {
+    fn refused(&self, from: SocketAddr, because: impl fmt::Display) {
+        let next = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).next(self.started.elapsed());
+        if let Some(untold) = next {
+            (self.tell)(News::Refused { from, because: because.to_string(), untold });
+        }
+    }
 }
 
 impl Server {
@@ -132,7 +172,7 @@ impl Server {
                     let Some(place) = Place::take(&self.open, from.ip()) else { continue };
                     let server = self.clone();
                     tokio::spawn(async move {
-                        server.serve(stream).await;
+                        server.serve(stream, from).await;
                         drop(place);
                     });
                 }
@@ -143,14 +183,24 @@ impl Server {
     }
 
     /// Serves one connection. Who shows no certificate of the realm is not heard.
-    async fn serve(&self, stream: TcpStream) {
+    async fn serve(&self, stream: TcpStream, from: SocketAddr) {
         let _ = stream.set_nodelay(true);
-        let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await else { return };
+        let accepted = self.acceptor.accept(stream).into_fallible();
+        let stream = match tokio::time::timeout(HANDSHAKE, accepted).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err((error, stream))) => {
+                refusal::reason(&error).into_iter().for_each(|because| self.log.refused(from, because));
+                return refusal::let_go(stream).await;
+            }
+            Err(_) => return,
+        };
         let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-        let Some(Ok(caller)) = shown.map(identity_of) else { return };
-        if caller.realm() != self.realm {
-            return;
-        }
+        let caller = match shown.map(identity_of) {
+            Some(Ok(caller)) if caller.realm() == self.realm => caller,
+            Some(Ok(other)) => return self.log.refused(from, format_args!("{other} is of another realm")),
+            Some(Err(why)) => return self.log.refused(from, format_args!("its certificate: {why}")),
+            None => return,
+        };
         // What was negotiated, and not what the first bytes look like: they may never come.
         let builder = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Builder::new(TokioExecutor::new()).http2_only(),

@@ -15,7 +15,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_broker::api::Broker;
-use thalweg_broker::serve::Limits;
+use thalweg_broker::serve::{Limits, News};
 use thalweg_broker::store::{Change, Database, Disk, Entry, Store, Table};
 
 const NAMES: [&str; 3] = ["robot", "wan", "base"];
@@ -132,8 +132,12 @@ impl Testbed {
             let broker = Broker::start(store, kept, 0).unwrap();
             broker.plan_for(&contract, &keys).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
-            let bound = |_| tell.send(()).unwrap();
-            thalweg_broker::serve::run(listen, &keys, broker, Limits::default(), &asked, bound).unwrap();
+            let news = move |news| {
+                if matches!(news, News::Listening(_)) {
+                    tell.send(()).unwrap();
+                }
+            };
+            thalweg_broker::serve::run(listen, &keys, broker, Limits::default(), &asked, news).unwrap();
         });
         told.recv().unwrap();
         self.running[index] = Some(Running { ended, server });

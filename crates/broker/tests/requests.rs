@@ -3,6 +3,8 @@
 
 #[path = "requests/accounts.rs"]
 mod accounts;
+#[path = "requests/certificates.rs"]
+mod certificates;
 #[path = "requests/links.rs"]
 mod links;
 #[path = "requests/rules.rs"]
@@ -18,14 +20,14 @@ use rustls::pki_types::ServerName;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg_broker::api::Broker;
 use thalweg_broker::degradation::AT_ONCE;
-use thalweg_broker::serve::Limits;
+use thalweg_broker::serve::{Limits, News};
 use thalweg_broker::store::Store;
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -76,6 +78,8 @@ struct Testbed {
     at_once: Duration,
     ended: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
+    /// Why callers were refused.
+    refusals: Arc<Mutex<Vec<String>>>,
 }
 
 impl Testbed {
@@ -104,6 +108,7 @@ impl Testbed {
             at_once: AT_ONCE,
             ended: Arc::default(),
             server: None,
+            refusals: Arc::default(),
         };
         testbed.start();
         testbed
@@ -123,6 +128,7 @@ impl Testbed {
         let ended = Arc::new(AtomicBool::new(false));
         let (dir, seen, listen, limits) = (self.dir.clone(), ended.clone(), self.address, self.limits);
         let (after, contract, at_once) = (self.after, self.contract, self.at_once);
+        let refusals = self.refusals.clone();
         self.ended = ended;
         self.server = Some(std::thread::spawn(move || {
             let keys = Keys::read(&dir.join("robot"), Kind::Broker, "base").unwrap();
@@ -131,8 +137,11 @@ impl Testbed {
             let broker = broker.decides_within(at_once);
             contract.map_or(Ok(()), |contract| broker.plan_for(contract, &keys)).unwrap();
             let asked = || seen.load(Ordering::Relaxed);
-            let bound = |at| tell.send(at).unwrap();
-            thalweg_broker::serve::run(listen, &keys, broker, limits, &asked, bound).unwrap();
+            let news = move |news| match news {
+                News::Listening(at) => tell.send(at).unwrap(),
+                News::Refused { because, .. } => refusals.lock().unwrap().push(because),
+            };
+            thalweg_broker::serve::run(listen, &keys, broker, limits, &asked, news).unwrap();
         }));
         self.address = told.recv().unwrap();
     }

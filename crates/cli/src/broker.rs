@@ -9,7 +9,7 @@ use agent::identity::Kind;
 use agent::keys::Keys;
 use broker::api::Broker;
 use broker::links::measured::Hysteresis;
-use broker::serve::Limits;
+use broker::serve::{Limits, News};
 use broker::store::{Campaign, Store, Tls};
 use clap::Args;
 use qos::contract::Contract;
@@ -171,6 +171,20 @@ fn tls(dir: &Path) -> Result<Tls> {
     Ok(Tls { authority, own })
 }
 
+/// Prints news of connections.
+fn log(name: String, json: bool) -> impl Fn(News) + Send + Sync {
+    move |news| match news {
+        News::Listening(address) => {
+            let told = json!({"broker": name, "listening": address});
+            let _ = Output { json }.result(&told, || format!("broker {name}, listening on {address}"));
+        }
+        News::Refused { from, because, untold: 0 } => tell(&format!("broker {name} refused {from}: {because}")),
+        News::Refused { from, because, untold } => {
+            tell(&format!("broker {name} refused {from}: {because} (and {untold} others before)"));
+        }
+    }
+}
+
 /// Serves until `ended`.
 fn serve(arguments: &Arguments, keys: &Keys, broker: Broker, ended: &(dyn Fn() -> bool + Sync)) -> Result {
     let Arguments { name, listen, contract, json, accounts_every, slower_below, slower_after, faster_after, .. } =
@@ -183,10 +197,6 @@ fn serve(arguments: &Arguments, keys: &Keys, broker: Broker, ended: &(dyn Fn() -
     } else {
         broker.plan_on(keys).map_err(Failure::Usage)?;
     }
-    let bound = |address: SocketAddr| {
-        let told = json!({"broker": name, "listening": address});
-        let _ = Output { json: *json }.result(&told, || format!("broker {name}, listening on {address}"));
-    };
-    let served = broker::serve::run(*listen, keys, broker, Limits::default(), ended, bound);
+    let served = broker::serve::run(*listen, keys, broker, Limits::default(), ended, log(name.clone(), *json));
     served.map_err(|e| Failure::System(format!("cannot listen on {listen}: {e}; --listen ADDR names another address")))
 }

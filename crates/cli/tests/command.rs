@@ -10,6 +10,8 @@ mod bindings;
 mod borders;
 #[cfg(feature = "zenoh")]
 mod bridge;
+#[cfg(feature = "sessions")]
+mod certificates;
 mod config;
 mod contracts;
 #[cfg(feature = "dashboard")]
