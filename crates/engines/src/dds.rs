@@ -106,6 +106,7 @@ impl Dds {
         deadline: Support::Enforced,
         lifespan: Support::Enforced,
         instances: Support::None,
+        keys: Support::None,
         types: Support::Announced,
         marked: MarkedUnit::Class,
         endpoints: true,

@@ -230,8 +230,10 @@ pub struct Abilities {
     pub deadline: Support,
     /// Old samples are dropped.
     pub lifespan: Support,
-    /// The end of an instance is a sample.
+    /// The end of a topic's only instance is a sample.
     pub instances: Support,
+    /// Samples have keys, histories are those of each instance, and the end of each is a sample.
+    pub keys: Support,
     /// The types of both ends are compared.
     pub types: Support,
     /// The smallest unit that can have a mark.
@@ -244,7 +246,7 @@ pub struct Abilities {
 
 impl Abilities {
     /// Names and values, in the order of the table of engines.
-    pub fn rows(&self) -> [(&'static str, String); 10] {
+    pub fn rows(&self) -> [(&'static str, String); 11] {
         let yes_or_no = |yes: bool| if yes { "yes" } else { "no" };
         [
             ("reliability", self.reliability.to_string()),
@@ -253,6 +255,7 @@ impl Abilities {
             ("deadline", self.deadline.to_string()),
             ("lifespan", self.lifespan.to_string()),
             ("instances", self.instances.to_string()),
+            ("keys", self.keys.to_string()),
             ("types", self.types.to_string()),
             ("own mark of each", self.marked.to_string()),
             ("tells of others' ends", yes_or_no(self.endpoints).to_owned()),
@@ -260,7 +263,7 @@ impl Abilities {
         ]
     }
 
-    /// The policies of `qos` that differ from their defaults and are not kept. Of other engines only Thalweg has keys.
+    /// The policies of `qos` that differ from their defaults and are not kept.
     pub fn lost(&self, qos: &Qos) -> Vec<&'static str> {
         let default = Qos::default();
         let rows = [
@@ -270,12 +273,7 @@ impl Abilities {
             ("liveliness", self.matching, qos.liveliness != default.liveliness),
             ("ownership", self.matching, qos.ownership != default.ownership),
             ("partition", self.matching, !qos.partition.is_empty()),
-            (
-                "key",
-                // YARP has channels, too, but no instances.
-                if self.marked == MarkedUnit::Channel { self.instances } else { Support::None },
-                !qos.key.is_empty(),
-            ),
+            ("key", self.keys, !qos.key.is_empty()),
         ];
         let lost = rows.into_iter().filter(|(_, support, stated)| *stated && *support != Support::Enforced);
         lost.map(|(name, ..)| name).collect()

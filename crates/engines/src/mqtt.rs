@@ -111,6 +111,7 @@ impl Mqtt {
         deadline: Support::None,
         lifespan: Support::None,
         instances: Support::Enforced,
+        keys: Support::None,
         types: Support::Announced,
         marked: MarkedUnit::Class,
         endpoints: false,

@@ -33,6 +33,7 @@ impl Native {
         deadline: Support::Enforced,
         lifespan: Support::Enforced,
         instances: Support::Enforced,
+        keys: Support::Enforced,
         types: Support::Enforced,
         marked: MarkedUnit::Channel,
         endpoints: true,

@@ -122,6 +122,7 @@ impl Ros2 {
         deadline: Support::Announced,
         lifespan: Support::Announced,
         instances: Support::None,
+        keys: Support::None,
         types: Support::Enforced,
         marked: MarkedUnit::Class,
         endpoints: true,

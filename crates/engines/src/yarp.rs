@@ -109,6 +109,7 @@ impl Yarp {
         deadline: Support::None,
         lifespan: Support::None,
         instances: Support::None,
+        keys: Support::None,
         types: Support::None,
         marked: MarkedUnit::Channel,
         endpoints: false,

@@ -72,6 +72,7 @@ impl Zenoh {
         deadline: Support::None,
         lifespan: Support::None,
         instances: Support::Enforced,
+        keys: Support::None,
         types: Support::Announced,
         marked: MarkedUnit::Class,
         endpoints: false,

@@ -81,6 +81,7 @@ impl ZeroMq {
         deadline: Support::None,
         lifespan: Support::None,
         instances: Support::None,
+        keys: Support::None,
         types: Support::None,
         marked: MarkedUnit::Class,
         endpoints: false,

@@ -170,8 +170,8 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
     }
     let mut routes: Vec<In> = Vec::new();
     for end in ends {
-        let Qos { reliability, durability, history, deadline, lifespan, .. } = end.qos.clone();
-        let qos = Qos { reliability, durability, history, deadline, lifespan, ..wanted(info) };
+        let Qos { reliability, durability, history, deadline, lifespan, key, .. } = end.qos.clone();
+        let qos = Qos { reliability, durability, history, deadline, lifespan, key, ..wanted(info) };
         let message = message(info, end);
         match routes.iter_mut().find(|route| route.message == *message) {
             Some(route) => {

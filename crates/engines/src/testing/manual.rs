@@ -105,6 +105,7 @@ impl Engine for Manual {
             deadline: Support::None,
             lifespan: Support::None,
             instances: Support::None,
+            keys: Support::None,
             types: Support::None,
             marked: MarkedUnit::None,
             endpoints: false,

@@ -45,6 +45,7 @@ impl Engine for Bare {
             deadline: none,
             lifespan: none,
             instances: none,
+            keys: none,
             types: none,
             marked: MarkedUnit::None,
             endpoints: false,

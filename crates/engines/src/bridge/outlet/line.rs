@@ -10,6 +10,8 @@ use thalweg::{Change, PortRef, SampleInfo};
 
 pub(super) struct Line {
     pub(super) route: Out,
+    /// The engine has keys.
+    keys: bool,
     state: Mutex<State>,
 }
 
@@ -31,6 +33,7 @@ impl Line {
         let publisher = publisher(engine, route, class)?;
         Ok(Self {
             route: route.clone(),
+            keys: engine.abilities().keys == Support::Enforced,
             state: Mutex::new(State { class, publisher, before: None, next: None, left: None }),
         })
     }
@@ -38,7 +41,7 @@ impl Line {
     /// Publishes a sample; `false`: the engine has no such thing.
     pub(super) fn publish(&self, info: &SampleInfo, message: &[u8]) -> Result<bool> {
         // The end of one instance of several is nothing that an engine without keys could say.
-        if info.change != Change::Written && !self.route.qos.key.is_empty() {
+        if info.change != Change::Written && !self.route.qos.key.is_empty() && !self.keys {
             return Ok(false);
         }
         let (publisher, before) = {

@@ -202,6 +202,14 @@ fn where_the_engine_tells_its_publishers_only_their_topics_come() {
     assert_eq!((&one.topic[..], &one.there[..]), ("/here", "/b"));
 }
 
+#[test]
+fn a_key_there_is_one_here() {
+    let keyed = Qos { key: vec!["x".to_owned()], ..Qos::default() };
+    let subscriber = port(Direction::Subscriber, "/a", point());
+    let routes = with_ends(vec![subscriber], "", Some(&[end(1, "/a", point(), keyed.clone())]));
+    assert_eq!(routes.into.values().next().unwrap().qos.key, keyed.key);
+}
+
 /// DDS tells the names of types alone.
 #[test]
 fn a_type_known_by_its_name_is_that_of_a_subscriber_of_this_name() {
