@@ -5,6 +5,25 @@ use crate::{Error, Result, c_text, checked};
 use cyclors::*;
 use std::ptr::{null, null_mut};
 
+/// The end of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is no more.
+    Disposed,
+    /// Its writer writes it no more.
+    Unregistered,
+}
+
+impl End {
+    /// As a message states it (DDSI-RTPS 2.5 §9.6.4.9).
+    pub(crate) fn status(self) -> u32 {
+        match self {
+            End::Disposed => 1,
+            End::Unregistered => 2,
+        }
+    }
+}
+
 /// A topic of a participant, until this is dropped.
 pub(crate) struct Topic(pub(crate) dds_entity_t);
 
@@ -27,11 +46,16 @@ impl Drop for Topic {
     }
 }
 
-/// A message to be sent, of bytes that follow each other.
+/// A message to be sent, of bytes that follow each other; with an end, the key of the instance that ends.
 ///
 /// # Errors
-/// [`Error`] if the writer is closed, or no memory is left.
-pub(crate) fn message(writer: dds_entity_t, parts: &[&[u8]], timestamp: i64) -> Result<*mut ddsi_serdata> {
+/// [`Error`] if the writer is closed, no memory is left, or the bytes are no value, or key, of a topic whose structure Cyclone knows.
+pub(crate) fn message(
+    writer: dds_entity_t,
+    end: Option<End>,
+    parts: &[&[u8]],
+    timestamp: i64,
+) -> Result<*mut ddsi_serdata> {
     let mut length = 0;
     let mut places = [ddsrt_iovec_t { iov_base: null_mut(), iov_len: 0 }; 3];
     for (place, part) in places.iter_mut().zip(parts) {
@@ -42,14 +66,14 @@ pub(crate) fn message(writer: dds_entity_t, parts: &[&[u8]], timestamp: i64) -> 
     // SAFETY: the parts live until Cyclone has copied them, which is before this returns.
     unsafe {
         checked("type", dds_get_entity_sertype(writer, &mut sertype))?;
-        let kind = ddsi_serdata_kind_SDK_DATA;
+        let kind = if end.is_some() { ddsi_serdata_kind_SDK_KEY } else { ddsi_serdata_kind_SDK_DATA };
         let count = parts.len().min(places.len());
         let made = ddsi_serdata_from_ser_iov(sertype, kind, count as ddsrt_msg_iovlen_t, places.as_ptr(), length);
         match made.as_mut() {
-            None => Err(Error("no memory".to_owned())),
+            None => Err(Error("it is no value of its type, or there is no memory".to_owned())),
             Some(message) => {
                 message.timestamp.v = timestamp;
-                message.statusinfo = 0;
+                message.statusinfo = end.map_or(0, End::status);
                 Ok(made)
             }
         }

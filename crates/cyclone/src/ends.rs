@@ -1,16 +1,18 @@
 //! Writers and readers.
 
-use crate::blob::{self, Topic};
+use crate::blob::{self, End, Topic};
 use crate::identities::Identities;
+use crate::keyed::{Content, said};
+use crate::layout::Layout;
 use crate::participant::{Entities, guid};
 use crate::policies::{of_reader, of_writer};
+use crate::waiting::{Waiting, available};
 use crate::{Error, Guid, Participant, Policies, Result, checked};
 use cyclors::*;
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ pub struct Writer {
     guid: Guid,
     /// Readers by Cyclone's numbers of them: `true` for those of own participants.
     readers: Mutex<HashMap<u64, bool>>,
+    /// Its topic has a key.
+    keyed: bool,
     _topic: Topic,
     participant: Arc<Entities>,
 }
@@ -35,13 +39,28 @@ impl Writer {
     /// # Errors
     /// [`Error`] for a message without its header, if there was no room in time, or if Cyclone refuses it.
     pub fn write(&self, message: &[u8], timestamp: i64) -> Result<()> {
+        self.send(None, message, timestamp)
+    }
+
+    /// Ends an instance of a topic with a key: `key` is a message of the members of its key alone, in their order.
+    ///
+    /// # Errors
+    /// As [`Self::write`]; and of a topic without a key.
+    pub fn end(&self, end: End, key: &[u8], timestamp: i64) -> Result<()> {
+        match self.keyed {
+            true => self.send(Some(end), key, timestamp),
+            false => Err(Error("the end of an instance of a topic without a key".to_owned())),
+        }
+    }
+
+    fn send(&self, end: Option<End>, message: &[u8], timestamp: i64) -> Result<()> {
         let Some((header, value)) = message.split_first_chunk::<HEADER>() else {
             return Err(Error(format!("{} bytes are no message: its encapsulation header has 4", message.len())));
         };
         let padding = (HEADER - value.len() % HEADER) % HEADER;
         let [first, second, third, options] = *header;
         let header = [first, second, third, (options & !PADDING) | padding as u8];
-        let made = blob::message(self.writer, &[&header, value, &[0; 3][..padding]], timestamp)?;
+        let made = blob::message(self.writer, end, &[&header, value, &[0; 3][..padding]], timestamp)?;
         // SAFETY: the message is ours, and given away.
         checked("writing", unsafe { dds_forwardcdr(self.writer, made) }).map(drop)
     }
@@ -116,6 +135,10 @@ impl Drop for Writer {
 pub struct Taken<'a> {
     /// The encoded message with its header.
     pub message: &'a [u8],
+    /// What its bytes are: without a key of the topic a value.
+    pub content: Content,
+    /// The end of an instance that it states.
+    pub end: Option<End>,
     /// Its writer, unless that is gone already.
     pub writer: Option<Guid>,
     /// The time that its writer states, in nanoseconds since 1970.
@@ -140,6 +163,8 @@ struct Taking {
     /// Writers by Cyclone's numbers of them; nothing for those of own participants.
     writers: HashMap<u64, Option<Guid>>,
     whole: Vec<u8>,
+    /// The topic has a key.
+    keyed: bool,
 }
 
 /// Writers that are remembered. Their identities are asked for again afterwards.
@@ -153,29 +178,35 @@ impl Reader {
 }
 
 impl Participant {
-    /// Opens a writer of a topic without a key. Readers of own participants do not count for it.
+    /// Opens a writer of a topic, with the structure of its type if it has a key. Readers of own participants do not count for it.
     ///
     /// # Errors
     /// [`Error`] for a name or a policy that Cyclone refuses.
-    pub fn writer(&self, topic: &str, type_name: &str, policies: &Policies) -> Result<Writer> {
-        let participant = self.0.participant;
-        let topic = Topic::open(participant, topic, type_name)?;
+    pub fn writer(&self, topic: &str, type_name: &str, key: Option<&Layout>, policies: &Policies) -> Result<Writer> {
+        let (participant, keyed) = (self.0.participant, key.is_some());
+        let topic = match key {
+            Some(layout) => Topic::open_described(participant, topic, type_name, layout)?,
+            None => Topic::open(participant, topic, type_name)?,
+        };
         let qos = of_writer(policies);
         // SAFETY: participant and topic are ours, the policies valid and copied; no listener.
         let writer = unsafe { dds_create_writer(participant, topic.0, qos.as_ptr(), std::ptr::null()) };
         let writer = checked("a writer", writer)?;
         let (readers, participant) = (Mutex::default(), self.0.clone());
-        Ok(Writer { writer, guid: guid(writer)?, readers, _topic: topic, participant })
+        Ok(Writer { writer, guid: guid(writer)?, readers, keyed, _topic: topic, participant })
     }
 
-    /// Opens a reader of a topic without a key. `take` is called with each message of other programs, on a thread of the reader's own;
-    /// calls do not overlap. It must not drop the reader.
+    /// Opens a reader of a topic, which has a key or none. `take` is called with each message of other programs, on a thread of the reader's
+    /// own; calls do not overlap. It must not drop the reader. The messages of all instances are in one order, as they come.
     ///
     /// # Errors
     /// As [`Participant::writer`], or if there is no thread.
-    pub fn reader(&self, topic: &str, type_name: &str, policies: &Policies, take: Take) -> Result<Reader> {
+    pub fn reader(&self, topic: &str, type_name: &str, keyed: bool, policies: &Policies, take: Take) -> Result<Reader> {
         let participant = self.0.participant;
-        let topic = Topic::open(participant, topic, type_name)?;
+        let topic = match keyed {
+            true => Topic::open_keyed(participant, topic, type_name)?,
+            false => Topic::open(participant, topic, type_name)?,
+        };
         let qos = of_reader(policies);
         let waiting = Arc::new(Waiting::default());
         // SAFETY: participant and topic are ours, policies and listener are copied. What the listener points to is freed after the reader.
@@ -192,7 +223,7 @@ impl Participant {
         let mut opened = Reader { reader, guid: none, waiting, thread: None, _topic: topic, _participant: participant };
         opened.guid = guid(reader)?;
         let (waits, identities) = (opened.waiting.clone(), self.0.identities.clone());
-        let taking = Taking { take, identities, writers: HashMap::new(), whole: Vec::new() };
+        let taking = Taking { take, identities, writers: HashMap::new(), whole: Vec::new(), keyed };
         let body = move || serve(reader, &waits, taking);
         let thread = std::thread::Builder::new().name("dds-take".to_owned()).spawn(body);
         opened.thread = Some(thread.map_err(|error| Error(format!("a thread for a reader: {error}")))?);
@@ -208,71 +239,6 @@ impl Drop for Reader {
         }
         // SAFETY: the reader is ours. Cyclone waits for its listener before it returns, and calls it no more.
         unsafe { dds_delete(self.reader) };
-    }
-}
-
-/// Messages that wait to be taken before a reader holds up Cyclone's thread, and with it what comes.
-const MOST_WAITING: usize = 4096;
-
-/// Tells a reader's thread that messages wait. They are not taken on Cyclone's thread: a slow function would hold up discovery as well, and after
-/// 10 s all peers would seem to be gone.
-#[derive(Default)]
-struct Waiting {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    /// Messages that came since the thread began to take.
-    came: usize,
-    over: bool,
-}
-
-impl Waiting {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A message has come.
-    fn count(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state();
-        state.came += 1;
-        self.changed.notify_all();
-        state
-    }
-
-    /// A message has come. Waits while too many do.
-    fn tell(&self) {
-        let state = self.count();
-        let full = |state: &mut State| state.came > MOST_WAITING && !state.over;
-        drop(self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// Waits for messages; `false` at the end.
-    fn wait(&self) -> bool {
-        let none = |state: &mut State| state.came == 0 && !state.over;
-        let mut state = self.changed.wait_while(self.state(), none).unwrap_or_else(PoisonError::into_inner);
-        state.came = 0;
-        self.changed.notify_all();
-        !state.over
-    }
-
-    fn is_over(&self) -> bool {
-        self.state().over
-    }
-
-    fn end(&self) {
-        self.state().over = true;
-        self.changed.notify_all();
-    }
-}
-
-/// Messages have come.
-unsafe extern "C" fn available(_: dds_entity_t, waiting: *mut c_void) {
-    // SAFETY: it is the reader's own, and lives until the reader is deleted.
-    if let Some(waiting) = unsafe { waiting.cast::<Waiting>().as_ref() } {
-        waiting.tell();
     }
 }
 
@@ -297,7 +263,7 @@ fn take_one(reader: dds_entity_t, taking: &mut Taking) -> bool {
         return false;
     }
     let message = Held(message);
-    // Without a message the instance has changed, which a topic without a key has no use for.
+    // Without a message the one instance of the reader has changed, which says nothing of those of the topic.
     if info.valid_data {
         taking.pass(reader, &message, &info);
     }
@@ -317,11 +283,14 @@ impl Drop for Held {
 impl Taking {
     fn pass(&mut self, reader: dds_entity_t, message: &Held, info: &dds_sample_info_t) {
         let Ok(writer) = self.writer(reader, info.publication_handle) else { return };
-        let Taking { take, whole, .. } = self;
+        let Taking { take, whole, keyed, .. } = self;
+        let timestamp = info.source_timestamp;
         // SAFETY: the message is held meanwhile.
         unsafe {
+            let said = message.0.as_ref().filter(|_| *keyed).map(said);
+            let (content, end) = said.unwrap_or((Content::Value, None));
             blob::with_bytes(message.0, |bytes| {
-                take(&Taken { message: without_padding(bytes, whole), writer, timestamp: info.source_timestamp });
+                take(&Taken { message: without_padding(bytes, whole), content, end, writer, timestamp });
             });
         }
     }

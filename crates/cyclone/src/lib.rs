@@ -6,12 +6,15 @@
 //! | `discovery` | endpoints and participants of other programs, as they come and go |
 //! | `ends` | writers and readers |
 //! | `identities` | the program's own participants, and the writers behind Cyclone's numbers |
+//! | `keyed` | topics with a key, for readers |
+//! | `layout` | topics with a key, for writers: the structure of a type |
 //! | `log` | what Cyclone says of malformed packets and dropped messages |
 //! | `participant` | a place in a domain |
 //! | `policies` | the policies of an end |
+//! | `waiting` | the wait of a reader's thread for messages |
 //!
-//! A message is CDR with its encapsulation header (DDSI-RTPS 2.5 §10.2), of any version and byte order. Topics have no keys: to encode a key
-//! takes the type. Without the feature `library` the crate is empty, because Cyclone takes cmake and libclang to build.
+//! A message is CDR with its encapsulation header (DDSI-RTPS 2.5 §10.2), of any version and byte order. Without the feature `library` the crate is
+//! empty, because Cyclone takes cmake and libclang to build.
 #![cfg(feature = "library")]
 #![allow(unsafe_code)] // bindings: each use has its safety note
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::disallowed_methods))] // tests and their helpers
@@ -20,12 +23,18 @@ mod blob;
 mod discovery;
 mod ends;
 mod identities;
+mod keyed;
+mod layout;
 mod log;
 mod participant;
 mod policies;
+mod waiting;
 
+pub use blob::End;
 pub use discovery::{Found, FoundEnd, Watching};
 pub use ends::{Reader, Taken, Writer};
+pub use keyed::Content;
+pub use layout::{Layout, Member, Shape};
 pub use log::Complaints;
 pub use participant::{Participant, Place};
 pub use policies::{Liveness, Policies};

@@ -101,7 +101,7 @@ impl Around {
         let own = self.graph.enter(&topic.name, type_name, Direction::Publisher, offer, policies.clone());
         let name = self.types.naming.there(topic);
         let presence = self.participants.of(offer.class)?;
-        let writer = presence.participant.writer(&name, type_name, &policies).map_err(failed)?;
+        let writer = presence.participant.writer(&name, type_name, None, &policies).map_err(failed)?;
         let member = presence.member(writer.guid(), true);
         Ok(Open { named, _member: member, writer: Arc::new(writer), _own: own, kept: VecDeque::new() })
     }

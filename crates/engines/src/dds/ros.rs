@@ -101,7 +101,7 @@ pub(super) fn listen(participant: &Participant, graph: &Arc<Graph>) -> Result<Re
             Err(wrong) => told.refuse(&format!("{TOPIC}: {wrong} (nodes of Humble and before write another form)")),
         }
     });
-    participant.reader(TOPIC, TYPE, &of_nodes(), take).map_err(failed)
+    participant.reader(TOPIC, TYPE, false, &of_nodes(), take).map_err(failed)
 }
 
 impl Membership {
@@ -113,7 +113,7 @@ impl Membership {
             let allowed = "letters, digits and '_' are allowed, a digit not in front";
             return Err(Error::Usage(format!("node of ROS 2 {node:?}: {allowed}")));
         }
-        let writer = participant.writer(TOPIC, TYPE, &of_nodes()).map_err(failed)?;
+        let writer = participant.writer(TOPIC, TYPE, None, &of_nodes()).map_err(failed)?;
         let (info, graph, participant) = (Mutex::default(), graph.clone(), participant.guid());
         let membership = Self { info, graph, participant, node, writer };
         membership.write(&Ends::default())?;

@@ -59,7 +59,7 @@ impl Reading {
         let take = Box::new(move |taken: &Taken<'_>| taking.take(&name, taken));
         let there = around.types.naming.there(topic);
         let first = around.participants.first();
-        let reader = first.participant.reader(&there, type_name, &policies, take).map_err(failed)?;
+        let reader = first.participant.reader(&there, type_name, false, &policies, take).map_err(failed)?;
         Ok(Self { _member: first.member(reader.guid(), false), _own: own, _reader: reader })
     }
 }
