@@ -3,6 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | `graph` | the endpoints of other programs, and ours that are compared with them |
+//! | `kept` | what a writer leaves to the next one, and its instances |
+//! | `keys` | keys of types, in messages of both |
 //! | `participants` | a participant for each class in use, whose sockets have its mark |
 //! | `policies` | policies of DDS as Thalweg has them |
 //! | `publishing` | writers of topics |
@@ -18,11 +20,13 @@
 //! | type | its name: `Arm`, or `robot::Arm` where an endpoint of the topic states that |
 //! | policies | those of the same name |
 //! | class | a participant of its own, whose packets have the class's mark |
+//! | `key`, ends of instances | the members with `@key`, where a definition is known or a publisher here states them; disposed, unregistered |
 //!
-//! Topics have no key. Cyclone would need the type to encode a key, and to tell instances apart; topics of others that have one are
-//! counted as refused, with the reason.
+//! Topics of others that have a key of unknown members are counted as refused, with the reason.
 
 mod graph;
+mod kept;
+mod keys;
 mod participants;
 mod policies;
 mod publishing;
@@ -32,6 +36,7 @@ mod subscribing;
 mod types;
 
 pub use crate::engine::descriptions::Describe;
+pub use keys::Keys;
 
 use crate::engine::{
     Abilities, Deliver, Endpoint, Engine, Error, Identity, Incompatible, MarkedUnit, Publisher, Refused, Result,
@@ -71,6 +76,9 @@ pub struct Settings {
     pub configuration: String,
     /// Finds the description of a type by its full name in DDS, `robot::Arm`. Others are known by their names alone. Default: none.
     pub describe: Describe,
+    /// Finds the key of a type by its full name in DDS, as paths of members. Default: none. Topics of others with a key that is not found are
+    /// refused, and a publisher here states its own.
+    pub keys: Keys,
     /// The name of the bridge's node, if this is ROS 2 over DDS: names and types are those of ROS 2 then. Default: none, plain DDS.
     pub node: Option<String>,
     /// Largest message that is taken or sent, in bytes. Default 16 MiB.
@@ -82,9 +90,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let Place { domain, interfaces, peers, multicast, max_message, configuration, .. } = Place::default();
-        let describe: Describe = Arc::new(|_| None);
+        let (describe, keys): (Describe, Keys) = (Arc::new(|_| None), Arc::new(|_| Vec::new()));
         let marks = Vec::new();
-        Self { domain, interfaces, peers, multicast, configuration, describe, node: None, max_message, marks }
+        Self { domain, interfaces, peers, multicast, configuration, describe, keys, node: None, max_message, marks }
     }
 }
 
@@ -106,7 +114,7 @@ impl Dds {
         deadline: Support::Enforced,
         lifespan: Support::Enforced,
         instances: Support::None,
-        keys: Support::None,
+        keys: Support::Enforced,
         types: Support::Announced,
         marked: MarkedUnit::Class,
         endpoints: true,
@@ -118,8 +126,8 @@ impl Dds {
     /// # Errors
     /// [`Error::Usage`] for a domain, a mark or a configuration that cannot be used, [`Error::Engine`] when Cyclone does not open.
     pub fn open(settings: Settings, bridge: Option<Identity>) -> Result<Self> {
-        let Settings { domain, interfaces, peers, multicast, configuration, describe, node, max_message, marks } =
-            settings;
+        let Settings { domain, interfaces, peers, multicast, configuration, describe, keys, node, .. } = settings;
+        let (max_message, marks) = (settings.max_message, settings.marks);
         if domain > MAX_DOMAIN {
             return Err(Error::Usage(format!("domain {domain}: 0 … {MAX_DOMAIN} are allowed")));
         }
@@ -137,7 +145,7 @@ impl Dds {
         let own = own_bridge.map_or_else(String::new, |node| format!("{stands_in}{node};"));
         let user_data = format!("{enclave}{own}");
         let participant = Participant::open(&place, user_data.as_bytes()).map_err(not_opened)?;
-        let types = Arc::new(Types::new(naming, describe));
+        let types = Arc::new(Types::new(naming, describe).with_keys(keys));
         let graph = Arc::new(Graph::new(types.clone(), stands_in));
         let told = graph.clone();
         let watching = participant.watch(move |found| told.take(found, now())).map_err(failed)?;
@@ -182,11 +190,6 @@ impl Engine for Dds {
     }
 
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>> {
-        let name = &topic.name;
-        if !offer.key.is_empty() {
-            let why = "its instances have keys, and topics with keys are not carried to DDS";
-            return Err(Error::Topic(format!("{name}: {why}")));
-        }
         Ok(Box::new(Publishing::open(self.around.clone(), topic.clone(), offer.clone())?))
     }
 

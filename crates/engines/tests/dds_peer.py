@@ -1,6 +1,6 @@
 """A program of DDS for tests/dds.rs: cyclonedds.
 
-dds_peer.py talk|listen|keep|keyed|ros-talk|ros-listen|ros-serve|ros-ask DOMAIN TOPIC COUNT: on loopback without multicast; publishes or receives COUNT samples, prints what came.
+dds_peer.py talk|listen|keep|keyed|track-talk|track-listen|ros-talk|ros-listen|ros-serve|ros-ask DOMAIN TOPIC COUNT: on loopback without multicast; publishes or receives COUNT samples, prints what came.
 """
 import os
 import select
@@ -19,6 +19,7 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.annotations import final, key
 from cyclonedds.idl.types import array, int64, sequence, uint8, uint32, uint64
+from cyclonedds.internal import InvalidSample
 from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
@@ -39,6 +40,16 @@ class Text(IdlStruct, typename='robot.Text'):
 class Keyed(IdlStruct, typename='Keyed'):
     number: uint32
     key('number')
+
+
+@dataclass
+@final
+class Track(IdlStruct, typename='Track'):
+    value: uint32
+    number: uint32
+    key('number')
+    name: str
+    key('name')
 
 
 @dataclass
@@ -133,6 +144,26 @@ elif what == 'keep':
             writer.write(Text(first + number, 'kept'))
     print('ready', flush=True)
     sys.stdin.read()
+elif what == 'track-talk':
+    writer = DataWriter(participant, Topic(participant, name, Track), qos=all_of_it)
+    until(lambda: writer.get_matched_subscriptions())
+    writer.write(Track(1, 7, 'arm'))
+    writer.write(Track(2, 8, 'leg'))
+    writer.dispose(Track(9, 7, 'arm'))
+    writer.write(Track(3, 8, 'leg'))
+    writer.write(Track(4, 7, 'arm'))
+    writer.dispose(Track(9, 8, 'leg'))
+    sys.stdin.read()
+elif what == 'track-listen':
+    reader = DataReader(participant, Topic(participant, name, Track), qos=all_of_it)
+    print('ready', flush=True)
+    end = time.monotonic() + LONG
+    while time.monotonic() < end and not select.select([sys.stdin], [], [], 0.001)[0]:
+        for sample in reader.take(N=100):
+            if isinstance(sample, InvalidSample):
+                print('disposed', sample.key_sample.number, sample.key_sample.name, flush=True)
+            else:
+                print(sample.value, sample.number, sample.name, flush=True)
 elif what == 'ros-talk':
     writer = DataWriter(participant, Topic(participant, f'rt/{name}', String), qos=of_ros)
     nodes = DataWriter(participant, Topic(participant, 'ros_discovery_info', Participant), qos=of_nodes)

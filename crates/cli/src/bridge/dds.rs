@@ -68,7 +68,8 @@ pub(super) fn run(arguments: &DdsArguments) -> Result {
 
 impl DdsArguments {
     fn settings(&self) -> Result<Settings> {
-        let idl = definitions(&self.idl)?;
+        let idl = Arc::new(definitions(&self.idl)?);
+        let stated = idl.clone();
         let directories = directories_or_installed(&self.definitions);
         let described = move |name: &str| -> Option<TypeDescription> {
             let of_ros = || describe(&ros_name(name)?, &directories).ok();
@@ -82,6 +83,7 @@ impl DdsArguments {
             multicast: !self.no_multicast,
             configuration: std::env::var("CYCLONEDDS_URI").unwrap_or_default(),
             describe: Arc::new(described),
+            keys: Arc::new(move |name| stated.keys(name).unwrap_or_default()),
             marks: self.mark.clone(),
             ..Settings::default()
         })

@@ -7,6 +7,7 @@ mod own;
 
 pub(super) use own::Own;
 
+use super::keys::Key;
 use super::policies::thalweg_qos;
 use super::ros;
 use super::services;
@@ -19,6 +20,7 @@ use own::OwnEnds;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use thalweg::codec::TypeDescription;
 use thalweg::control::{Direction, NodeId};
 
 /// Most endpoints of others that are known, most participants, and most endpoints that nodes name; further ones are counted as refused.
@@ -121,22 +123,24 @@ impl Graph {
                 return false;
             }
         };
-        if keyed {
-            self.refuse(&format!(
-                "topic {topic} of type {type_name}: it has a key, and topics with keys are not carried"
-            ));
-            return false;
-        }
         let direction = if writes { Direction::Publisher } else { Direction::Subscriber };
-        let stated = Stated { name: type_name, hash: ros::type_hash(&policies.user_data) };
+        let stated = Stated { name: type_name, hash: ros::type_hash(&policies.user_data), keyed };
         let message = self.types.description(&stated);
+        let key = match self.key(&stated, &message, writes, &policies) {
+            Ok(key) => key,
+            Err(why) => {
+                self.refuse(&format!("topic {topic} of type {}: it has a key, and {why}", stated.name));
+                return false;
+            }
+        };
         let is_service = self.types.naming == Naming::Ros && services::here(&topic).is_some();
         if let Some(why) = services::refusal(guid, &message).filter(|_| is_service) {
             self.refuse(&format!("service {topic} of type {}: {why}", stated.name));
             return false;
         }
         let topic = Topic { name, message };
-        let (id, qos) = (guid.number(), thalweg_qos(&policies));
+        let (id, mut qos) = (guid.number(), thalweg_qos(&policies));
+        qos.key = key;
         let endpoint = Endpoint { id, direction, topic, qos, name: String::new() };
         let mut others = lock(&self.others);
         if others.ends.len() >= MOST_ENDPOINTS && !others.ends.contains_key(&guid) {
@@ -151,6 +155,30 @@ impl Graph {
         }
         others.ends.insert(guid, Known { stated, policies, endpoint, held });
         true
+    }
+
+    /// The key of an end's topic; empty if it has none. Of a reader it need not be known: the key is that of the publisher here.
+    fn key(
+        &self,
+        stated: &Stated,
+        message: &TypeDescription,
+        writes: bool,
+        policies: &Policies,
+    ) -> Result<Vec<String>, String> {
+        if !stated.keyed {
+            return Ok(Vec::new());
+        }
+        let Some(key) = self.types.key(&stated.name) else {
+            let unknown = "no definition says of which members: name its definition (--idl)".to_owned();
+            return if writes { Err(unknown) } else { Ok(Vec::new()) };
+        };
+        let Some(schema) = &message.schema else { return Err("the structure of the type is not known".to_owned()) };
+        Key::new(schema, &key)?;
+        // A reader here takes all instances for one, which would have one owner.
+        match writes && policies.exclusive {
+            true => Err("each of its instances has an owner (ownership = exclusive), which is not carried".to_owned()),
+            false => Ok(key),
+        }
     }
 
     fn joined(&self, guid: Guid, program: Option<String>, data: &[u8]) -> bool {
@@ -273,6 +301,12 @@ impl Graph {
         topics.sort();
         topics.dedup();
         topics
+    }
+
+    /// `true` if others write a topic of this type with a key.
+    pub(super) fn is_keyed(&self, topic: &str, type_name: &str) -> bool {
+        let fits = |(of, stated): &(String, Stated)| of == topic && stated.name == type_name && stated.keyed;
+        self.written().iter().any(fits)
     }
 
     /// The types that others state of a topic.

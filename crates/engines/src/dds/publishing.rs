@@ -4,6 +4,8 @@
 //! has the type's own name. If a reader then states another one that ends with it, another writer takes over.
 
 use super::graph::{Graph, Own};
+use super::kept::{Instances, Kept, MOST_INSTANCES, Outgoing};
+use super::keys::Key;
 use super::participants::Participants;
 use super::policies::{of_writer, patience};
 use super::ros::{Member, user_data};
@@ -13,7 +15,6 @@ use crate::engine::{Error, Publisher, Result, Sample, Topic};
 use crate::lock;
 use cyclone::Writer;
 use qos::{Durability, Qos};
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use thalweg::Change;
 use thalweg::control::Direction;
@@ -44,15 +45,16 @@ pub(super) struct Publishing {
 
 struct Open {
     named: Named,
+    /// Of a topic that has one.
+    key: Option<Arc<Key>>,
     _member: Option<Member>,
     writer: Arc<Writer>,
     _own: Own,
+    /// What the next writer would have to keep for late joiners, while the type's name is a guess; afterwards what that one has not yet written.
     kept: Kept,
+    /// Of a topic with a key, if its writer keeps each for late joiners.
+    instances: Instances,
 }
-
-/// What the next writer would have to keep for late joiners, while the type's name is a guess; afterwards what that one has not yet written.
-/// Each with the time of its publication.
-type Kept = VecDeque<(Vec<u8>, i64)>;
 
 /// Most bytes, but for one sample, that are written without a look whether readers have acknowledged all: half of what Cyclone takes at least
 /// before it waits (`Internal/Watermarks/WhcHighInit`).
@@ -70,69 +72,122 @@ impl Publishing {
         let named = self.around.types.of(&self.topic, &self.around.graph.types_of(&self.topic.name))?;
         if named.stated.name != open.named.stated.name {
             let next = self.around.writer(named, &self.topic, &self.offer)?;
-            let kept = std::mem::take(&mut open.kept);
-            *open = Open { kept, ..next };
+            let (kept, instances) = (std::mem::take(&mut open.kept), std::mem::take(&mut open.instances));
+            *open = Open { kept, instances, ..next };
         }
         Ok(())
     }
 
     /// Writes what the writer before has kept. What is not written stays for the next call.
     fn write_kept(&self, writer: &Writer, mut kept: Kept) -> Result<()> {
-        while let Some((message, published)) = kept.front() {
-            if let Err(wrong) = self.write(writer, message, *published) {
+        while let Some(first) = kept.first() {
+            let written = self.write(writer, &first);
+            if let Err(wrong) = written {
                 lock(&self.open).kept = kept;
                 return Err(wrong);
             }
-            kept.pop_front();
+            kept.drop_first();
         }
         Ok(())
     }
 
-    fn write(&self, writer: &Writer, message: &[u8], published: i64) -> Result<()> {
+    fn write(&self, writer: &Writer, outgoing: &Outgoing<'_>) -> Result<()> {
         let named = |wrong| Error::Engine(format!("DDS: {}: {wrong}", self.topic.name));
-        writer.write(message, published).map_err(named)
+        outgoing.write(writer).map_err(named)
+    }
+
+    /// What is written next, and what before it.
+    fn enter(&self, outgoing: &Outgoing<'_>) -> Result<(Arc<Writer>, Kept)> {
+        let mut open = lock(&self.open);
+        let keeps = self.offer.durability == Durability::TransientLocal;
+        if keeps && open.key.is_some() && !open.instances.admit(outgoing.key, outgoing.change) {
+            let name = &self.topic.name;
+            return Err(Error::Engine(format!(
+                "{name}: an instance beyond {MOST_INSTANCES}, which a publisher with a history has at most in DDS"
+            )));
+        }
+        open.keep(outgoing, &self.offer);
+        Ok((open.writer.clone(), open.take_kept()))
     }
 }
 
 impl Around {
     fn writer(&self, named: Named, topic: &Topic, offer: &Qos) -> Result<Open> {
         let policies = of_writer(offer, self.user_data(&named.stated));
-        let type_name = &named.stated.name;
-        let own = self.graph.enter(&topic.name, type_name, Direction::Publisher, offer, policies.clone());
+        let key = self.key(&named.stated, topic, offer)?.map(Arc::new);
+        let refused = |why| Error::Topic(format!("{}: its type has a key, and {why}", topic.name));
+        let layout = key.as_ref().map(|key| key.layout()).transpose().map_err(refused)?;
+        let stated = Stated { keyed: key.is_some(), ..named.stated.clone() };
+        let own = self.graph.enter(&topic.name, &stated, Direction::Publisher, offer, policies.clone());
         let name = self.types.naming.there(topic);
         let presence = self.participants.of(offer.class)?;
-        let writer = presence.participant.writer(&name, type_name, None, &policies).map_err(failed)?;
+        let writer = presence.participant.writer(&name, &stated.name, layout.as_ref(), &policies).map_err(failed)?;
         let member = presence.member(writer.guid(), true);
-        Ok(Open { named, _member: member, writer: Arc::new(writer), _own: own, kept: VecDeque::new() })
+        let (kept, instances) = (Kept::default(), Instances::default());
+        Ok(Open { named, key, _member: member, writer: Arc::new(writer), _own: own, kept, instances })
+    }
+
+    /// The key of what is published: that of the type's definition, else what the publisher states.
+    fn key(&self, stated: &Stated, topic: &Topic, offer: &Qos) -> Result<Option<Key>> {
+        let sorted = |key: &[String]| {
+            let mut key = key.to_vec();
+            key.sort();
+            key
+        };
+        match self.types.key(&stated.name) {
+            Some(known) if !offer.key.is_empty() && sorted(&known) != sorted(&offer.key) => {
+                let (known, own) = (known.join(", "), offer.key.join(", "));
+                let name = &topic.name;
+                Err(Error::Topic(format!(
+                    "{name}: its key is {own}, that of {} in its definition {known}",
+                    stated.name
+                )))
+            }
+            Some(known) => found(topic, &known).map(Some),
+            None if offer.key.is_empty() => Ok(None),
+            None => found(topic, &offer.key).map(Some),
+        }
+    }
+
+    /// The key of a type that others write, by its definition.
+    pub(super) fn key_of(&self, stated: &Stated, topic: &Topic) -> Result<Key> {
+        let unknown = || Error::Topic(format!("{}: no definition states the key of {}", topic.name, stated.name));
+        found(topic, &self.types.key(&stated.name).ok_or_else(unknown)?)
     }
 }
 
+/// The key of these paths in the type of a topic.
+fn found(topic: &Topic, paths: &[String]) -> Result<Key> {
+    let refused = |why| Error::Topic(format!("{}: its type has a key, and {why}", topic.name));
+    let schema = topic.message.schema.as_ref();
+    let schema = schema.ok_or_else(|| refused("its structure is not known".to_owned()))?;
+    Key::new(schema, paths).map_err(refused)
+}
+
 impl Open {
-    fn keep(&mut self, message: &[u8], published: i64, offer: &Qos) {
+    /// Keeps a message for the next writer, as many of each instance as its history is long.
+    fn keep(&mut self, outgoing: &Outgoing<'_>, offer: &Qos) {
         if !self.named.guessed || offer.durability != Durability::TransientLocal {
             return;
         }
-        while self.kept.len() >= offer.history.max(1) as usize {
-            self.kept.pop_front();
-        }
-        self.kept.push_back((message.to_vec(), published));
+        self.kept.keep(outgoing, offer.history.max(1) as usize, self.key.is_some());
     }
 
     /// Takes what has to be written before the next sample.
     fn take_kept(&mut self) -> Kept {
-        if self.named.guessed { Kept::new() } else { std::mem::take(&mut self.kept) }
+        if self.named.guessed { Kept::default() } else { std::mem::take(&mut self.kept) }
     }
 
     /// Writes what the writer before has kept, as far as that does not wait for readers: this is locked meanwhile.
     fn catch_up(&mut self) {
         while !self.kept.is_empty() && self.writer.is_acknowledged() {
             let mut written = 0;
-            while let Some((message, published)) = self.kept.front().filter(|_| written < BURST) {
-                if self.writer.write(message, *published).is_err() {
+            while let Some(first) = self.kept.first().filter(|_| written < BURST) {
+                if first.write(&self.writer).is_err() {
                     return; // it is tried again when this is called again
                 }
-                written += message.len();
-                self.kept.pop_front();
+                written += first.message.len();
+                self.kept.drop_first();
             }
         }
     }
@@ -140,7 +195,7 @@ impl Open {
 
 impl Publisher for Publishing {
     fn publish(&self, sample: &Sample<'_>) -> Result<()> {
-        if sample.change != Change::Written {
+        if sample.change != Change::Written && self.offer.key.is_empty() {
             return Ok(()); // a topic without a key is one instance, and stays
         }
         let name = &self.topic.name;
@@ -154,14 +209,15 @@ impl Publisher for Publishing {
                 "{name}: a sample of {length} bytes; at most {most} are carried to DDS"
             )));
         }
+        let key = lock(&self.open).key.clone();
+        let key = key.map(|key| key.of(sample.message)).transpose();
+        let key = key.map_err(|why| Error::Engine(format!("{name}: a sample is no value of its type: {why}")))?;
         let published = now_ns().saturating_sub_unsigned(sample.age_ns);
-        let (writer, kept) = {
-            let mut open = lock(&self.open);
-            open.keep(sample.message, published, &self.offer);
-            (open.writer.clone(), open.take_kept())
-        };
+        let key = key.as_deref().unwrap_or_default();
+        let outgoing = Outgoing { message: sample.message, key, change: sample.change, published };
+        let (writer, kept) = self.enter(&outgoing)?;
         self.write_kept(&writer, kept)?;
-        self.write(&writer, sample.message, published)
+        self.write(&writer, &outgoing)
     }
 
     fn is_wanted(&self) -> bool {

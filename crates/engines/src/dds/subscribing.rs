@@ -1,6 +1,7 @@
 //! Subscribers: a reader of one topic and type, or of each topic that a pattern fits, as others come to write them.
 
 use super::graph::Own;
+use super::keys::Key;
 use super::policies::of_reader;
 use super::publishing::Around;
 use super::ros::Member;
@@ -8,9 +9,10 @@ use super::types::Stated;
 use super::{failed, now, now_ns};
 use crate::engine::{Deliver, Error, Result, Sample, Subscriber, Topic};
 use crate::lock;
-use cyclone::{Reader, Taken};
+use cyclone::{Content, End, Policies, Reader, Taken};
 use linux::thread;
 use qos::Qos;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,19 +30,37 @@ impl Target {
         Arc::new(Self(Mutex::new(Some(deliver))))
     }
 
-    fn take(&self, topic: &str, taken: &Taken<'_>) {
+    fn take(&self, topic: &str, taken: &Taken<'_>, change: Change, message: &[u8]) {
         let age_ns = u64::try_from(now_ns().saturating_sub(taken.timestamp)).unwrap_or_default();
         if let Some(deliver) = lock(&self.0).as_mut() {
             deliver(&Sample {
                 topic,
-                message: taken.message,
+                message,
                 publisher: taken.writer.map_or(0, |writer| writer.number()),
                 origin: None,
-                change: Change::Written,
+                change,
                 age_ns,
                 historical: false,
             });
         }
+    }
+
+    /// Takes a message of a topic with a key: a value, the end of an instance, or both.
+    fn take_keyed(&self, topic: &str, key: &Key, taken: &Taken<'_>) -> std::result::Result<(), String> {
+        let message = match taken.content {
+            Content::Value => key.value(taken.message)?,
+            Content::Key => Cow::Owned(key.whole(taken.message)?),
+            Content::KeyHash => Cow::Owned(key.of_hash(taken.message)?),
+        };
+        if taken.content == Content::Value {
+            self.take(topic, taken, Change::Written, &message);
+        }
+        match taken.end {
+            Some(End::Disposed) => self.take(topic, taken, Change::Disposed, &message),
+            Some(End::Unregistered) => self.take(topic, taken, Change::Unregistered, &message),
+            None => {}
+        }
+        Ok(())
     }
 }
 
@@ -53,13 +73,22 @@ pub(super) struct Reading {
 
 impl Reading {
     fn open(around: &Around, topic: &Topic, stated: &Stated, request: &Qos, target: &Arc<Target>) -> Result<Self> {
-        let (policies, type_name) = (of_reader(request, around.user_data(stated)), &stated.name);
-        let own = around.graph.enter(&topic.name, type_name, Direction::Subscriber, request, policies.clone());
-        let (taking, name) = (target.clone(), topic.name.clone());
-        let take = Box::new(move |taken: &Taken<'_>| taking.take(&name, taken));
+        let policies = of_reader(request, around.user_data(stated));
+        let key = if stated.keyed { Some(around.key_of(stated, topic)?) } else { None };
+        // The reader has all instances for one: the source's order of one says nothing of another.
+        let policies = Policies { by_source: policies.by_source && key.is_none(), ..policies };
+        let own = around.graph.enter(&topic.name, stated, Direction::Subscriber, request, policies.clone());
+        let (taking, graph, name) = (target.clone(), around.graph.clone(), topic.name.clone());
+        let take = Box::new(move |taken: &Taken<'_>| match &key {
+            None => taking.take(&name, taken, Change::Written, taken.message),
+            Some(key) => {
+                let passed = taking.take_keyed(&name, key, taken);
+                passed.unwrap_or_else(|why| graph.refuse(&format!("{name}: {why}")));
+            }
+        });
         let there = around.types.naming.there(topic);
         let first = around.participants.first();
-        let reader = first.participant.reader(&there, type_name, false, &policies, take).map_err(failed)?;
+        let reader = first.participant.reader(&there, &stated.name, stated.keyed, &policies, take).map_err(failed)?;
         Ok(Self { _member: first.member(reader.guid(), false), _own: own, _reader: reader })
     }
 }
@@ -73,6 +102,7 @@ pub(super) struct Single {
 impl Single {
     pub(super) fn open(around: &Around, topic: &Topic, request: &Qos, target: Arc<Target>) -> Result<Self> {
         let stated = around.types.of(topic, &around.graph.types_of(&topic.name))?.stated;
+        let stated = Stated { keyed: around.graph.is_keyed(&topic.name, &stated.name), ..stated };
         let reading = Reading::open(around, topic, &stated, request, &target)?;
         Ok(Self { target, _reading: reading })
     }

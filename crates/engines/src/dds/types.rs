@@ -1,5 +1,6 @@
 //! Topics and types of DDS as Thalweg has them: by their names. DDS tells no more of a type, unless its program describes it, which few do.
 
+use super::keys::Keys;
 use super::ros::ros_name;
 use super::services;
 use crate::engine::descriptions::{Describe, Descriptions};
@@ -57,6 +58,8 @@ pub(super) struct Stated {
     pub(super) name: String,
     /// The type hash of ROS 2, in USER_DATA.
     pub(super) hash: Option<String>,
+    /// Its topic has a key.
+    pub(super) keyed: bool,
 }
 
 /// The name of a topic's type in DDS.
@@ -71,16 +74,27 @@ pub(super) struct Named {
 pub(super) struct Types {
     pub(super) naming: Naming,
     descriptions: Descriptions,
+    keys: Option<Keys>,
 }
 
 impl Types {
     pub(super) fn new(naming: Naming, describe: Describe) -> Self {
-        Self { naming, descriptions: Descriptions::new(describe) }
+        Self { naming, descriptions: Descriptions::new(describe), keys: None }
+    }
+
+    /// These, with the keys that definitions state.
+    pub(super) fn with_keys(self, keys: Keys) -> Self {
+        Self { keys: Some(keys), ..self }
+    }
+
+    /// The key that the definition of a type states, as paths of members.
+    pub(super) fn key(&self, name: &str) -> Option<Vec<String>> {
+        self.keys.as_ref().map(|keys| keys(name)).filter(|key| !key.is_empty())
     }
 
     /// The description of a type that an endpoint states: its name alone, with the hash if it is one of ROS 2, unless definitions of it are
     /// known.
-    pub(super) fn description(&self, Stated { name, hash }: &Stated) -> TypeDescription {
+    pub(super) fn description(&self, Stated { name, hash, .. }: &Stated) -> TypeDescription {
         if self.naming == Naming::Ros && services::is_part(name) {
             let numbered = self.descriptions.of(name).and_then(|body| numbered(&body)); // the hash is that of the service
             return numbered.unwrap_or_else(|| TypeDescription::opaque(name));
@@ -106,7 +120,8 @@ impl Types {
         }
         if let Some(ros) = &message.ros {
             let hash = Some(ros.type_hash.clone());
-            let named = ros_type(&ros.name).map(|name| Named { stated: Stated { name, hash }, guessed: false });
+            let stated = |name| Stated { name, hash, keyed: false };
+            let named = ros_type(&ros.name).map(|name| Named { stated: stated(name), guessed: false });
             return named.ok_or_else(|| Error::Topic(format!("{name}: type {} is no message", ros.name)));
         }
         let structure = |stated: &Stated| message.schema.is_some() && self.description(stated).schema == message.schema;
@@ -128,7 +143,10 @@ impl Types {
             )));
         }
         match is_type(&message.name) && message.schema.is_some() {
-            true => Ok(Named { stated: Stated { name: message.name.clone(), hash: None }, guessed: true }),
+            true => {
+                let stated = Stated { name: message.name.clone(), hash: None, keyed: false };
+                Ok(Named { stated, guessed: true })
+            }
             false => Err(Error::Topic(format!(
                 "{name}: type {} is none of DDS: its samples have to be a struct with a name of its own, such as a Rust struct, or \
                  `--type pkg/msg/Name`",
@@ -183,7 +201,7 @@ mod tests {
     }
 
     fn stated(name: &str, hash: Option<&str>) -> Stated {
-        Stated { name: name.to_owned(), hash: hash.map(str::to_owned) }
+        Stated { name: name.to_owned(), hash: hash.map(str::to_owned), keyed: false }
     }
 
     fn types() -> Types {
@@ -242,5 +260,15 @@ mod tests {
         assert_eq!(types.description(&stated("robot::Leg", None)), TypeDescription::opaque("robot::Leg"));
         let arm = topic(types.description(&stated("robot::Arm", None)));
         assert_eq!(types.of(&arm, &texts(&["robot::Arm"])).unwrap().stated.name, "robot::Arm");
+    }
+
+    #[test]
+    fn definitions_state_the_key_of_a_type() {
+        let mut idl = Idl::new();
+        idl.add("robot.idl", "module robot { struct Arm { @key long id; }; struct Leg { long id; }; };").unwrap();
+        let types = types().with_keys(Arc::new(move |name| idl.keys(name).unwrap_or_default()));
+        let keys = ["robot::Arm", "robot::Leg", "robot::Head"].map(|name| types.key(name));
+        assert_eq!(keys, [Some(vec!["id".to_owned()]), None, None]);
+        assert_eq!(self::types().key("robot::Arm"), None);
     }
 }

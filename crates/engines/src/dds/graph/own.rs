@@ -1,6 +1,6 @@
 //! Our ends, and those of others that do not match one of them.
 
-use super::{Graph, Known};
+use super::{Graph, Known, Stated};
 use crate::engine::Incompatible;
 use crate::engine::ends::{self, Side};
 use crate::lock;
@@ -18,7 +18,7 @@ pub(super) struct OwnEnds {
 
 struct OwnEnd {
     topic: String,
-    type_name: String,
+    stated: Stated,
     direction: Direction,
     qos: Qos,
     policies: Policies,
@@ -41,7 +41,7 @@ impl Graph {
     pub(in crate::dds) fn enter(
         &self,
         topic: &str,
-        type_name: &str,
+        stated: &Stated,
         direction: Direction,
         qos: &Qos,
         policies: Policies,
@@ -49,8 +49,8 @@ impl Graph {
         let mut own = lock(&self.own);
         own.next += 1;
         let number = own.next;
-        let (topic, type_name) = (topic.to_owned(), type_name.to_owned());
-        own.ends.insert(number, OwnEnd { topic, type_name, direction, qos: qos.clone(), policies });
+        let (topic, stated, qos) = (topic.to_owned(), stated.clone(), qos.clone());
+        own.ends.insert(number, OwnEnd { topic, stated, direction, qos, policies });
         Own { ends: self.own.clone(), number }
     }
 
@@ -69,13 +69,26 @@ impl Graph {
 
 /// What stands between an end of ours and one of another program.
 fn between(own: &OwnEnd, Known { stated, policies, endpoint, .. }: &Known) -> Vec<Incompatible> {
-    let ours = Side { direction: own.direction, type_name: &own.type_name, qos: &own.qos };
-    let theirs = Side { direction: endpoint.direction, type_name: &stated.name, qos: &endpoint.qos };
+    // DDS has the members of a key in the order of the type: only whether there is one is compared, below.
+    let [own_qos, qos] = [&own.qos, &endpoint.qos].map(|qos| Qos { key: Vec::new(), ..qos.clone() });
+    let ours = Side { direction: own.direction, type_name: &own.stated.name, qos: &own_qos };
+    let theirs = Side { direction: endpoint.direction, type_name: &stated.name, qos: &qos };
     let mut found = ends::between(&own.topic, ours, theirs);
     if ours.direction == theirs.direction || ours.type_name != theirs.type_name {
         return found;
     }
     let offers = own.direction == Direction::Publisher;
+    if own.stated.keyed != stated.keyed {
+        let (ours, theirs) = (own.stated.keyed, stated.keyed);
+        let (offered, requested) = if offers { (ours, theirs) } else { (theirs, ours) };
+        let text = |keyed: bool| (if keyed { "some" } else { "none" }).to_owned();
+        found.push(Incompatible {
+            topic: own.topic.clone(),
+            policy: "key".to_owned(),
+            offered: text(offered),
+            requested: text(requested),
+        });
+    }
     let (writer, reader) = if offers { (&own.policies, policies) } else { (policies, &own.policies) };
     if !reader.reads(writer) {
         let of_cdr = |policies: &Policies| format!("{:?}", policies.representations);

@@ -1,13 +1,14 @@
 use super::super::policies::{of_reader, of_writer};
 use super::*;
-use qos::{Qos, Reliability};
+use qos::{Ownership, Qos, Reliability};
+use thalweg::codec::Idl;
 
 fn graph() -> Graph {
     Graph::new(Arc::new(Types::new(Naming::Plain, Arc::new(|_| None))), "bridge/".to_owned())
 }
 
 fn stated() -> Stated {
-    Stated { name: "Arm".to_owned(), hash: None }
+    Stated { name: "Arm".to_owned(), hash: None, keyed: false }
 }
 
 fn guid(participant: u8, end: u32) -> Guid {
@@ -54,13 +55,56 @@ fn endpoints_come_and_go_with_their_participant() {
 fn what_cannot_be_carried_is_counted_with_its_reason() {
     let graph = graph();
     came(&graph, FoundEnd { keyed: true, ..end(1, true, "Square", &Qos::default()) });
-    assert!(graph.refused(&[]).last.contains("topic Square of type Arm: it has a key"));
+    assert!(graph.refused(&[]).last.contains("topic Square of type Arm: it has a key, and no definition"));
     came(&graph, end(2, true, "two words", &Qos::default()));
     assert_eq!((graph.refused(&[]).count, graph.endpoints()), (2, Vec::new()));
     let complaints = [Complaints::default(), Complaints { count: 3, last: "malformed packet".to_owned() }];
     let refused = graph.refused(&complaints);
     assert_eq!((refused.count, &refused.last[..]), (5, "malformed packet"));
     assert_eq!(graph.refused(&complaints).count, 5);
+}
+
+/// `Arm` with the key `id`, but for a definition that says another one.
+fn keyed_graph(key: &'static str) -> Graph {
+    let mut idl = Idl::new();
+    idl.add("arm.idl", "@final struct Arm { long id; sequence<long> joints; };").unwrap();
+    let types = Types::new(Naming::Plain, Arc::new(move |name| idl.describe(name).ok()));
+    Graph::new(Arc::new(types.with_keys(Arc::new(move |_| vec![key.to_owned()]))), String::new())
+}
+
+#[test]
+fn a_topic_with_a_key_has_it_where_a_definition_states_it() {
+    let graph = keyed_graph("id");
+    let keyed = |number, writes, qos: &Qos| FoundEnd { keyed: true, ..end(number, writes, "arm", qos) };
+    came(&graph, keyed(1, true, &Qos::default()));
+    let told: Vec<_> = graph.endpoints().into_iter().map(|end| end.qos.key).collect();
+    assert_eq!(told, [["id"]]);
+    assert!(graph.is_keyed("/arm", "Arm") && !graph.is_keyed("/arm", "Leg"));
+    let exclusive = Qos { ownership: Ownership::Exclusive, ..Qos::default() };
+    came(&graph, keyed(2, true, &exclusive));
+    assert!(graph.refused(&[]).last.contains("ownership = exclusive"));
+    came(&graph, keyed(3, false, &exclusive));
+    assert_eq!((graph.endpoints().len(), graph.refused(&[]).count), (2, 1));
+    let graph = keyed_graph("joints");
+    came(&graph, keyed(1, true, &Qos::default()));
+    assert!(graph.refused(&[]).last.ends_with("its member joints is no single number, text or truth value"));
+}
+
+#[test]
+fn a_reader_with_a_key_is_told_and_does_not_match_a_writer_without_one() {
+    let graph = graph();
+    came(&graph, FoundEnd { keyed: true, ..end(1, false, "arm", &Qos::default()) });
+    assert_eq!((graph.endpoints().len(), graph.refused(&[]).count), (1, 0));
+    let offer = Qos::default();
+    let enter = |keyed| {
+        let stated = Stated { keyed, ..stated() };
+        graph.enter("/arm", &stated, Direction::Publisher, &offer, of_writer(&offer, Vec::new()))
+    };
+    let _keyed = enter(true);
+    assert_eq!(graph.incompatible(), []);
+    let _without = enter(false);
+    let told: Vec<String> = graph.incompatible().iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["/arm: key offered none, requested some"]);
 }
 
 #[test]
@@ -104,12 +148,13 @@ fn a_mismatch_is_told_once_with_both_values() {
     let lossy = Qos { reliability: Reliability::BestEffort, ..Qos::default() };
     came(&graph, end(1, true, "arm", &lossy));
     let request = Qos::default();
-    let own = graph.enter("/arm", "Arm", Direction::Subscriber, &request, of_reader(&request, Vec::new()));
+    let own = graph.enter("/arm", &stated(), Direction::Subscriber, &request, of_reader(&request, Vec::new()));
     let told: Vec<String> = graph.incompatible().iter().map(ToString::to_string).collect();
     assert_eq!(told, ["/arm: reliability offered best-effort, requested reliable"]);
     assert_eq!(graph.incompatible(), []);
     drop(own);
-    let _typed = graph.enter("/arm", "robot::Arm", Direction::Subscriber, &lossy, of_reader(&lossy, Vec::new()));
+    let other = Stated { name: "robot::Arm".to_owned(), ..stated() };
+    let _typed = graph.enter("/arm", &other, Direction::Subscriber, &lossy, of_reader(&lossy, Vec::new()));
     assert_eq!(graph.incompatible()[0].policy, "type");
     came(
         &graph,
@@ -118,7 +163,7 @@ fn a_mismatch_is_told_once_with_both_values() {
             ..end(2, false, "leg", &lossy)
         },
     );
-    let _writer = graph.enter("/leg", "Arm", Direction::Publisher, &lossy, of_writer(&lossy, Vec::new()));
+    let _writer = graph.enter("/leg", &stated(), Direction::Publisher, &lossy, of_writer(&lossy, Vec::new()));
     let told: Vec<String> = graph.incompatible().iter().map(ToString::to_string).collect();
     assert_eq!(told, ["/leg: data representation offered [0], requested [2]"]);
 }
