@@ -130,14 +130,14 @@ fn bridge(realm: &str, domain: u32) -> Running {
 }
 
 #[test]
-fn a_sample_without_its_header_is_refused_and_so_is_a_topic_with_a_key() {
+fn a_sample_without_its_header_is_refused_and_so_is_a_key_of_no_member() {
     let engine = open(domain());
     let publisher = engine.publisher(&topic("/a"), &Qos::default()).unwrap();
     for wrong in [&b""[..], b"abc", b"text without a header"] {
         assert!(publisher.publish(&written(wrong)).unwrap_err().to_string().contains("encapsulation header"));
     }
-    let keyed = Qos { key: vec!["number".to_owned()], ..Qos::default() };
-    assert!(engine.publisher(&topic("/a"), &keyed).err().unwrap().to_string().contains("keys"));
+    let keyed = Qos { key: vec!["colour".to_owned()], ..Qos::default() };
+    assert!(engine.publisher(&topic("/a"), &keyed).err().unwrap().to_string().contains("colour is none"));
     assert!(matches!(Dds::open(settings(233), None), Err(Error::Usage(_))));
     let normal = Settings { marks: vec![(Class::Normal, Dscp::default())], ..settings(domain()) };
     assert!(matches!(Dds::open(normal, None), Err(Error::Usage(why)) if why.contains("low, high and critical")));
