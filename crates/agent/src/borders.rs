@@ -1,11 +1,13 @@
 //! A plan at the borders of its domain, on one of its hosts: ends of tunnels, and what may come in from neighbours.
 
 use crate::queues::Unfit;
-use linux::queueing::{Boundary, Hook, Pair};
+use linux::queueing::{self, Boundary, Hook, Pair};
 use linux::tunnel::Tunnel;
 use qos::contract::{DEVICE, is_device};
-use qos::plan::{Admitted, Border, Plan, TunnelEnd};
+use qos::plan::{Admitted, Border, Limit, Plan, TunnelEnd};
 use qos::system::NodeKind;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Most ends of tunnels of a host.
 const MOST_TUNNELS: usize = 256;
@@ -85,15 +87,39 @@ fn boundary(border: &Border, admitted: &[Admitted], hook: Hook) -> Result<Bounda
             "the plan reserves class {class} at {device}, and gives it to all others: plan anew"
         )));
     }
-    let its = admitted.iter().filter(|one| one.neighbour == neighbour);
-    let pair = |one: &Admitted| {
-        let Admitted { class, source, destination, .. } = *one;
-        let same = source.is_ipv4() == destination.is_ipv4();
-        let said = || format!("the plan admits {source} to {destination}: allowed are two addresses of one IP version");
-        same.then_some(Pair { class, source, destination }).ok_or_else(|| Unfit::Altered(said()))
-    };
-    let pairs = its.map(pair).collect::<Result<_, _>>()?;
+    let pairs = pairs(admitted.iter().filter(|one| one.neighbour == neighbour))?;
     Ok(Boundary { device, hook, classes, instead, flows: Vec::new(), pairs })
+}
+
+/// The class of a session's packets, and their two hosts.
+pub(crate) type Between = (qos::Class, IpAddr, IpAddr);
+
+/// What each two hosts may send in a class: the limits of all sessions between them together, of each in that of its versions that may send most.
+/// One without a limit has none for any.
+fn pairs<'a>(admitted: impl Iterator<Item = &'a Admitted>) -> Result<Vec<Pair>, Unfit> {
+    let mut all: BTreeMap<Between, BTreeMap<&str, Option<Limit>>> = BTreeMap::new();
+    for Admitted { session, class, source, destination, limit, .. } in admitted {
+        if source.is_ipv4() != destination.is_ipv4() {
+            return Err(Unfit::Altered(format!(
+                "the plan admits {source} to {destination}: allowed are two addresses of one IP version"
+            )));
+        }
+        let of_pair = all.entry((*class, *source, *destination)).or_default();
+        let of_session = of_pair.entry(session.as_str()).or_insert(*limit);
+        *of_session = of_session.zip(*limit).map(|(one, other)| one.max(other));
+    }
+    let pair = |((class, source, destination), limits): (Between, BTreeMap<&str, Option<Limit>>)| {
+        let limits = limits.into_values().collect::<Option<Vec<Limit>>>();
+        let limit = limits.map(|limits| of_kernel(limits.into_iter().fold(Limit::default(), Limit::with)));
+        Pair { class, source, destination, limit }
+    };
+    Ok(all.into_iter().map(pair).collect())
+}
+
+fn of_kernel(limit: Limit) -> queueing::Limit {
+    let Limit { rate_bits_per_s, burst_bytes, packets_per_hour, packets, packet_bytes } = limit;
+    let packet = u32::try_from(packet_bytes).unwrap_or(u32::MAX);
+    queueing::Limit { rate: rate_bits_per_s.div_ceil(8), burst: burst_bytes, packets_per_hour, packets, packet }
 }
 
 #[cfg(test)]
@@ -122,10 +148,12 @@ mod tests {
             instead: Class::Normal,
         };
         let admitted = |neighbour: &str| Admitted {
+            session: "robot/video".into(),
             neighbour: neighbour.into(),
             class: Class::High,
             source: "10.97.0.1".parse().unwrap(),
             destination: "10.97.2.2".parse().unwrap(),
+            limit: None,
         };
         Plan {
             tunnels: vec![end("rw", "10.97.1.1", "10.97.1.2"), end("wb", "fd00::2", "fd00::1")],
@@ -143,6 +171,29 @@ mod tests {
         let found = boundaries(&plan, "rw").unwrap();
         assert_eq!((found.len(), found[0].pairs.len(), found[0].hook), (1, 1, Hook::Router));
         assert_eq!((boundaries(&plan, "wb").unwrap(), tunnels(&plan, "cam").unwrap()), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn two_hosts_may_send_what_all_sessions_between_them_may() {
+        let limit = |packets| Limit {
+            rate_bits_per_s: 8 * packets + 1,
+            burst_bytes: packets,
+            packets_per_hour: packets,
+            packets,
+            packet_bytes: 1500,
+        };
+        let of = |session: &str, limit| Admitted { session: session.into(), limit, ..plan().admitted[0].clone() };
+        let found = |admitted: Vec<Admitted>| {
+            let found = boundaries(&Plan { admitted, ..plan() }, "rw").unwrap();
+            let [pair] = &found[0].pairs[..] else { panic!("{found:?}") };
+            pair.limit
+        };
+        // A session that is being changed, and another one.
+        let all = vec![of("a", Some(limit(4))), of("b", Some(limit(10))), of("a", Some(limit(3)))];
+        let both = queueing::Limit { rate: 15, burst: 14, packets_per_hour: 14, packets: 14, packet: 1500 };
+        assert_eq!(found(all.clone()), Some(both));
+        let unlimited = of("c", None);
+        assert_eq!(found([all, vec![unlimited]].concat()), None, "nobody is told from the one without");
     }
 
     #[test]

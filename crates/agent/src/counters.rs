@@ -1,19 +1,23 @@
 //! The counters of a host's queues and borders, as its agent reports them.
 
-use crate::message::{KeptOut, Owner, Queue};
+use crate::borders::Between;
+use crate::message::{Exceeded, KeptOut, Owner, Queue};
 use crate::queues::own;
 use crate::reconcile::Outcome;
 use linux::queueing::{self, Counters, Leaf, Queues};
 use qos::Class;
 use qos::plan::Plan;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Those of a step that was done, with the plan that it installed.
-pub(crate) fn of(outcome: &Outcome, plan: Option<&Plan>, host: &str) -> (Vec<Queue>, Vec<KeptOut>) {
+pub(crate) fn of(outcome: &Outcome, plan: Option<&Plan>, host: &str) -> (Vec<Queue>, Vec<KeptOut>, Vec<Exceeded>) {
     let queues = match outcome {
         Outcome::Done { devices, .. } => queues(devices, plan, host),
         Outcome::Failed(_) => Vec::new(),
     };
-    (queues, plan.map(|plan| kept_out(plan, host)).unwrap_or_default())
+    let plan = plan.filter(|plan| plan.borders.iter().any(|border| border.node == host));
+    // Whoever has no borders asks nobody.
+    (queues, plan.map(|_| kept_out()).unwrap_or_default(), plan.map(exceeded).unwrap_or_default())
 }
 
 /// What the queues on these devices have sent and dropped: those of classes, then those of channels' own. A device that is gone meanwhile has none.
@@ -49,10 +53,23 @@ fn counted(device: &str, class: Option<Class>, own: Option<Owner>, counters: Cou
     }
 }
 
-/// What the borders of the host have kept out. Whoever has no borders asks nobody.
-fn kept_out(plan: &Plan, host: &str) -> Vec<KeptOut> {
-    let is_border = plan.borders.iter().any(|border| border.node == host);
-    let found = if is_border { queueing::kept_out().unwrap_or_default() } else { Vec::new() };
+/// What the borders of the host have kept out.
+fn kept_out() -> Vec<KeptOut> {
     let kept = |queueing::KeptOut { device, class, packets, bytes }| KeptOut { device, class, packets, bytes };
-    found.into_iter().map(kept).collect()
+    queueing::kept_out().unwrap_or_default().into_iter().map(kept).collect()
+}
+
+/// What they have dropped of sessions that sent more than they reserved, with the sessions' names.
+fn exceeded(plan: &Plan) -> Vec<Exceeded> {
+    let mut sessions: BTreeMap<Between, BTreeSet<&str>> = BTreeMap::new();
+    for one in &plan.admitted {
+        sessions.entry((one.class, one.source, one.destination)).or_default().insert(&one.session);
+    }
+    let named = |found: queueing::Exceeded| {
+        let queueing::Exceeded { device, class, source, destination, packets, bytes } = found;
+        let of_pair = sessions.get(&(class, source, destination)).filter(|_| packets > 0)?;
+        let session = of_pair.iter().copied().collect::<Vec<_>>().join(", ");
+        Some(Exceeded { session, device, class, packets, bytes })
+    };
+    queueing::exceeded().unwrap_or_default().into_iter().filter_map(named).collect()
 }

@@ -48,6 +48,8 @@ pub const LONGEST_NAME: usize = 256;
 pub const MOST_QUEUES: usize = 256;
 /// Most bytes of the queues in one report.
 pub const MOST_OF_QUEUES: usize = 110 << 10;
+/// Most sessions of a report that have sent too much.
+pub const MOST_EXCEEDED: usize = 64;
 
 /// The state that a host has to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,14 +92,18 @@ pub struct Actual {
     /// What it had kept out at its borders at that look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_out: Vec<KeptOut>,
+    /// What it had dropped of sessions that sent more than they reserved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exceeded: Vec<Exceeded>,
 }
 
 impl Actual {
     /// A state with nothing else to tell.
     pub fn new(epoch: u64, revision: u64, state: State) -> Self {
         let (devices, repaired, ends) = (Vec::new(), Vec::new(), Vec::new());
-        let (queues, queues_left_out, kept_out) = (Vec::new(), 0, Vec::new());
-        Self { epoch, revision, state, because: None, devices, repaired, ends, queues, queues_left_out, kept_out }
+        let (queues, queues_left_out, kept_out, exceeded) = (Vec::new(), 0, Vec::new(), Vec::new());
+        let because = None;
+        Self { epoch, revision, state, because, devices, repaired, ends, queues, queues_left_out, kept_out, exceeded }
     }
 
     /// `true` if no part of it is larger than allowed.
@@ -110,6 +116,8 @@ impl Actual {
         let queues = self.queues.len() <= MOST_QUEUES && self.queues.iter().all(Queue::is_bounded);
         let queues = queues && bytes <= MOST_OF_QUEUES;
         let kept_out = self.kept_out.len() <= MOST_QUEUES && self.kept_out.iter().all(KeptOut::is_bounded);
+        let kept_out =
+            kept_out && self.exceeded.len() <= MOST_EXCEEDED && self.exceeded.iter().all(Exceeded::is_bounded);
         lists && ends && queues && kept_out && self.devices.iter().chain(&self.repaired).chain(&self.because).all(short)
     }
 }
@@ -176,6 +184,27 @@ pub struct KeptOut {
 impl KeptOut {
     fn is_bounded(&self) -> bool {
         self.device.len() <= LONGEST_NAME
+    }
+}
+
+/// What was dropped at a border of sessions between two hosts in one class, because it was beyond what they reserved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exceeded {
+    /// The sessions, each as DOMAIN/NAME: a border does not tell those between the same hosts in one class from each other.
+    pub session: String,
+    /// The device by which it came in.
+    pub device: String,
+    /// The class.
+    pub class: Class,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, from the IP header on.
+    pub bytes: u64,
+}
+
+impl Exceeded {
+    fn is_bounded(&self) -> bool {
+        [&self.session, &self.device].iter().all(|text| text.len() <= LONGEST_NAME)
     }
 }
 
@@ -297,6 +326,9 @@ pub struct Host {
     /// What it has kept out at its borders, by class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_out: Vec<KeptOut>,
+    /// What it has dropped at its borders of sessions that sent more than they reserved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exceeded: Vec<Exceeded>,
     /// Milliseconds since its agent was heard last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,

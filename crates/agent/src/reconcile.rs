@@ -5,8 +5,8 @@
 //! A plan needs no renewal: without a broker it stays installed, and is kept so.
 
 use crate::message::{
-    Actual, Desired, End, KeptOut, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_OF_ENDS, MOST_OF_QUEUES, MOST_QUEUES,
-    MOST_REPAIRS, Owner, Queue, State,
+    Actual, Desired, End, Exceeded, KeptOut, LONGEST_NAME, LONGEST_TEXT, MOST_DEVICES, MOST_EXCEEDED, MOST_OF_ENDS,
+    MOST_OF_QUEUES, MOST_QUEUES, MOST_REPAIRS, Owner, Queue, State,
 };
 use std::fmt;
 use std::time::Duration;
@@ -71,6 +71,7 @@ pub struct Reconciler {
     queues: Vec<Queue>,
     queues_left_out: u64,
     kept_out: Vec<KeptOut>,
+    exceeded: Vec<Exceeded>,
 }
 
 impl Reconciler {
@@ -135,8 +136,20 @@ impl Reconciler {
         let devices = devices.into_iter().map(|name| shorten(name, LONGEST_TEXT)).take(MOST_DEVICES).collect();
         let (repaired, ends) = (self.repaired.clone(), self.ends.clone());
         let (queues, queues_left_out, kept_out) = (self.queues.clone(), self.queues_left_out, self.kept_out.clone());
-        let actual =
-            Actual { epoch, revision, state, because, devices, repaired, ends, queues, queues_left_out, kept_out };
+        let exceeded = self.exceeded.clone();
+        let actual = Actual {
+            epoch,
+            revision,
+            state,
+            because,
+            devices,
+            repaired,
+            ends,
+            queues,
+            queues_left_out,
+            kept_out,
+            exceeded,
+        };
         self.last = Some(actual.clone());
         Some(self.report.insert(actual))
     }
@@ -165,7 +178,7 @@ impl Reconciler {
 
     /// Notes the counters of the host's queues and borders, which are looked at as often as the queues themselves. They are reported where
     /// they differ from those of the last report.
-    pub fn counted(&mut self, queues: Vec<Queue>, kept_out: Vec<KeptOut>) {
+    pub fn counted(&mut self, queues: Vec<Queue>, kept_out: Vec<KeptOut>, exceeded: Vec<Exceeded>) {
         let owner = |own: Owner| Owner {
             topic: shorten(own.topic, LONGEST_NAME),
             subscriber: shorten(own.subscriber, LONGEST_NAME),
@@ -183,11 +196,18 @@ impl Reconciler {
         let left_out = (all - queues.len()) as u64;
         let bounded = |kept: KeptOut| KeptOut { device: shorten(kept.device, LONGEST_NAME), ..kept };
         let kept_out: Vec<KeptOut> = kept_out.into_iter().map(bounded).take(MOST_QUEUES).collect();
-        if (&queues, left_out, &kept_out) == (&self.queues, self.queues_left_out, &self.kept_out) {
+        let exceeded = most_exceeded(exceeded);
+        if (&queues, left_out, &kept_out, &exceeded)
+            == (&self.queues, self.queues_left_out, &self.kept_out, &self.exceeded)
+        {
             return;
         }
-        (self.queues, self.queues_left_out, self.kept_out) = (queues.clone(), left_out, kept_out.clone());
-        self.tell(|last| (last.queues, last.queues_left_out, last.kept_out) = (queues, left_out, kept_out));
+        (self.queues, self.queues_left_out) = (queues.clone(), left_out);
+        (self.kept_out, self.exceeded) = (kept_out.clone(), exceeded.clone());
+        self.tell(|last| {
+            (last.queues, last.queues_left_out) = (queues, left_out);
+            (last.kept_out, last.exceeded) = (kept_out, exceeded);
+        });
     }
 
     /// Changes the last report, if there is one, and makes it again.
@@ -208,6 +228,17 @@ impl Reconciler {
         self.report = None;
         self.repaired.clear();
     }
+}
+
+/// Those of the most packets, as far as a report has room.
+fn most_exceeded(mut all: Vec<Exceeded>) -> Vec<Exceeded> {
+    all.sort_by(|one, other| other.packets.cmp(&one.packets).then_with(|| one.session.cmp(&other.session)));
+    let bounded = |one: Exceeded| Exceeded {
+        session: shorten(one.session, LONGEST_NAME),
+        device: shorten(one.device, LONGEST_NAME),
+        ..one
+    };
+    all.into_iter().take(MOST_EXCEEDED).map(bounded).collect()
 }
 
 /// The text, as long as a report may have it.
@@ -363,24 +394,27 @@ mod tests {
             waiting: 0,
         };
         let mut agent = installed();
-        agent.counted(vec![queue(7)], Vec::new());
+        agent.counted(vec![queue(7)], Vec::new(), Vec::new());
         let report = agent.report().unwrap();
         assert_eq!((&report.queues[..], report.queues_left_out), (&[queue(7)][..], 0));
         agent.reported();
-        agent.counted(vec![queue(7)], Vec::new());
+        agent.counted(vec![queue(7)], Vec::new(), Vec::new());
         assert_eq!(agent.report(), None, "nothing has come since");
         agent.did(at(20), done(&["tc class change"]));
         assert_eq!(agent.report().unwrap().queues, [queue(7)], "with any other news, too");
         let kept = KeptOut { device: "x".repeat(9999), class: qos::Class::Critical, packets: 3, bytes: 400 };
-        agent.counted(vec![Queue { device: "x".repeat(9999), ..queue(8) }; 5000], vec![kept; 5000]);
+        let exceeded = |packets| Exceeded { session: "x".repeat(9999), packets, ..Exceeded::default() };
+        let all = (0..5000).map(exceeded).collect();
+        agent.counted(vec![Queue { device: "x".repeat(9999), ..queue(8) }; 5000], vec![kept; 5000], all);
         let report = agent.report().unwrap();
         assert_eq!((report.queues.len(), report.kept_out.len()), (MOST_QUEUES, MOST_QUEUES));
+        assert_eq!((report.exceeded.len(), report.exceeded[0].packets), (MOST_EXCEEDED, 4999), "the worst first");
         assert!(report.is_bounded());
         assert_eq!(report.queues_left_out, 5000 - MOST_QUEUES as u64);
         assert_eq!(report.repaired, ["tc class change"], "until it is heard");
         let name = "x".repeat(9999);
         let own = Owner { topic: name.clone(), subscriber: name, rate_bits_per_s: 1 };
-        agent.counted(vec![Queue { own: Some(own), ..queue(9) }; 5000], Vec::new());
+        agent.counted(vec![Queue { own: Some(own), ..queue(9) }; 5000], Vec::new(), Vec::new());
         let report = agent.report().unwrap();
         assert!(report.is_bounded() && report.queues.len() > 100, "{}", report.queues.len());
         assert_eq!(report.queues.len() as u64 + report.queues_left_out, 5000);

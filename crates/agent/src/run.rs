@@ -150,9 +150,9 @@ fn obey(
             // A tunnel is no end of a link that is down before it is made.
             devices.note(plan.as_ref(), &settings.host);
             let has_plan = agent.desired().plan.is_some();
-            let (queues, kept_out) = counters::of(&outcome, plan.as_ref(), &settings.host);
+            let (queues, kept_out, exceeded) = counters::of(&outcome, plan.as_ref(), &settings.host);
             agent.did(started.elapsed(), outcome).map(|report| news(report, has_plan)).into_iter().for_each(&mut *tell);
-            agent.counted(queues, kept_out);
+            agent.counted(queues, kept_out, exceeded);
         }
         agent.saw(channels.ends());
         match exchange(client, settings, &mut agent, started, &file) {

@@ -270,6 +270,7 @@ impl Hosts {
             queues: current.map_or_else(Vec::new, |actual| actual.queues.clone()),
             queues_left_out: current.map_or(0, |actual| actual.queues_left_out),
             kept_out: current.map_or_else(Vec::new, |actual| actual.kept_out.clone()),
+            exceeded: current.map_or_else(Vec::new, |actual| actual.exceeded.clone()),
             heard_ms: heard.map(|heard| now.saturating_sub(heard.at).as_millis().try_into().unwrap_or(u64::MAX)),
         }
     }

@@ -14,8 +14,21 @@ pub use grants::{Demand, Displaced, NOTHING_SOLD, Sold};
 use qos::admission::Bucket;
 use qos::analysis::Arrivals;
 use qos::contract::Contract;
+use qos::plan;
 use qos::{Class, show_bit_rate};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of a packet's own header, by Thalweg.
+const OWN: u64 = 40;
+/// The longest headers of IP and transport: IPv6, and TCP with time stamps.
+const HEADERS: u64 = 40 + 32;
+/// Packets that a program may send with each sample besides those that the sample takes: what it asks its peer, and the rest of a sample that
+/// Thalweg's header makes longer than a packet.
+const BESIDE: u64 = 1;
+/// ns
+const HOUR: u128 = 3_600_000_000_000;
+/// Most packets per hour that a limit states: a million per second.
+const MOST_PACKETS: u64 = 3_600_000_000;
 
 /// A pipe, with the names of its nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -213,6 +226,31 @@ impl Ledger {
     pub fn release(&mut self, key: &Key) {
         self.change(key, |versions| drop(versions.remove(&key.version)));
         self.grant_less(key);
+    }
+
+    /// What each flow of this version of a session sends at most, with headers; none if it has no parts.
+    pub fn limits(&self, key: &Key) -> Vec<plan::Limit> {
+        let shares = self.versions(key).and_then(|versions| versions.get(&key.version));
+        shares.into_iter().flatten().map(|share| self.limit(share)).collect()
+    }
+
+    /// As its part of the pipe, with headers that no contract states, and one percent more for clocks that differ.
+    fn limit(&self, share: &Share) -> plan::Limit {
+        let [payload, overhead] = self.pipes[share.pipe].packet;
+        let Samples { size, period, jitter, burst, .. } = share.samples;
+        let arrivals = Arrivals::bursty(period.max(1), jitter, burst);
+        let Bucket { burst: bytes, rate } = Bucket::of(size, [payload, overhead.max(HEADERS) + OWN], arrivals);
+        let packets = size.div_ceil(payload.max(1)).max(1).saturating_add(BESIDE);
+        let at_once = arrivals.jitter.div_ceil(arrivals.period).saturating_add(1);
+        let hourly = (u128::from(packets) * HOUR).div_ceil(u128::from(arrivals.period));
+        plan::Limit {
+            rate_bits_per_s: (rate * 1.01).ceil() as u64,
+            burst_bytes: bytes.min(u32::MAX.into()),
+            packets_per_hour: u64::try_from(hourly + hourly / 100)
+                .map_or(MOST_PACKETS, |hourly| hourly.min(MOST_PACKETS)),
+            packets: packets.saturating_mul(at_once).min(u32::MAX.into()),
+            packet_bytes: payload.saturating_add(HEADERS).min(u16::MAX.into()),
+        }
     }
 
     /// `true` if this version of a session has parts.

@@ -5,7 +5,7 @@ use crate::keys;
 use crate::output::{Output, bytes, table};
 use agent::client::{Client, ClientError};
 use agent::identity::Kind;
-use agent::message::{Host, HostState, KeptOut, MOST_OF_QUEUES, MOST_QUEUES, Owner, Queue};
+use agent::message::{Exceeded, Host, HostState, KeptOut, MOST_OF_QUEUES, MOST_QUEUES, Owner, Queue};
 use clap::Args;
 use qos::{Class, show_bit_rate};
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     broker: BrokerArguments,
     /// Show what the queues of their devices have sent and dropped, by class and by channel where it has a queue of its own, and what was
-    /// kept out at borders, as their kernels count it
+    /// kept out at borders or dropped there beyond what sessions reserved, as their kernels count it
     #[arg(long)]
     queues: bool,
     /// Print JSON, always with the queues
@@ -134,7 +134,7 @@ fn queues_text(hosts: &[Host]) -> String {
     let all = || hosts.iter().flat_map(|host| host.queues.iter().map(move |queue| (host.host.as_str(), queue)));
     let of_classes = all().filter(|(_, queue)| queue.own.is_none());
     let rows: Vec<_> = of_classes.map(|(host, queue)| queue_row(host, queue)).collect();
-    let parts = [own_text(all()), left_out_text(hosts), kept_out_text(hosts)];
+    let parts = [own_text(all()), left_out_text(hosts), kept_out_text(hosts), exceeded_text(hosts)];
     if rows.is_empty() && parts.iter().all(Option::is_none) {
         return "no host has reported queues yet: their agents look at them every 10 s".to_owned();
     }
@@ -179,6 +179,20 @@ fn kept_out_text(hosts: &[Host]) -> Option<String> {
         hosts.iter().flat_map(|host| host.kept_out.iter().map(move |kept| row(host, kept))).collect();
     let headers = [("host", '<'), ("comes in by", '<'), ("kept out of", '<'), ("packets", '>'), ("bytes", '>')];
     (!rows.is_empty()).then(|| format!("of no session\n{}", table(&headers, &rows)))
+}
+
+/// What was dropped at borders of sessions that sent more than they reserved.
+fn exceeded_text(hosts: &[Host]) -> Option<String> {
+    let row = |host: &Host, one: &Exceeded| {
+        let counts = [one.packets.to_string(), bytes(one.bytes as f64)];
+        let names = [host.host.as_str(), &one.device, &one.session, one.class.name()];
+        names.map(str::to_owned).into_iter().chain(counts).collect()
+    };
+    let rows: Vec<Vec<String>> =
+        hosts.iter().flat_map(|host| host.exceeded.iter().map(move |one| row(host, one))).collect();
+    let names = [("host", '<'), ("comes in by", '<'), ("session", '<'), ("class", '<')];
+    let headers: Vec<_> = names.into_iter().chain([("dropped", '>'), ("bytes", '>')]).collect();
+    (!rows.is_empty()).then(|| format!("beyond what was reserved\n{}", table(&headers, &rows)))
 }
 
 fn queue_row(host: &str, queue: &Queue) -> Vec<String> {
@@ -228,6 +242,7 @@ mod tests {
             queues,
             queues_left_out: 0,
             kept_out: Vec::new(),
+            exceeded: Vec::new(),
             heard_ms: Some(0),
         };
         assert!(queues_text(&[host("a", Vec::new())]).contains("every 10 s"));
@@ -254,7 +269,18 @@ of no session
 host  comes in by  kept out of  packets  bytes
 a     eth1         critical           3  400 B";
         assert_eq!(queues_text(&[border.clone(), other.clone()]), expected.to_owned() + more);
-        (border.kept_out, border.queues_left_out) = (Vec::new(), 12);
+        border.kept_out.clear();
+        let device = "eth1".into();
+        border.exceeded =
+            vec![Exceeded { session: "robot/video".into(), device, class: Class::High, packets: 7, bytes: 900 }];
+        let more = "
+
+beyond what was reserved
+host  comes in by  session      class  dropped  bytes
+a     eth1         robot/video  high         7  900 B";
+        assert_eq!(queues_text(&[border.clone(), other.clone()]), expected.to_owned() + more);
+        border.exceeded.clear();
+        border.queues_left_out = 12;
         let more = "\n\na has 12 queues more: a report has at most 256, in 110 KiB";
         assert_eq!(queues_text(&[border, other]), expected.to_owned() + more);
     }

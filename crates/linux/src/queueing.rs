@@ -9,7 +9,7 @@
 //! | `placement` | the place of a marked packet, the effect of its mark, and the packets that it still waits for |
 //! | `carried` | the counters of our queues, by class |
 //! | `counted` | the real place of a marked packet, by the queues' counters |
-//! | `boundary` | packets that come in without a known flow, kept out of reserved classes |
+//! | `boundary`, `police` | packets that come in without a known flow, kept out of reserved classes; and what known ones send beyond their limit |
 //! | `wanted`, `map` | wanted queues, as steps for the kernel or `tc`, and as `nft` table |
 //! | `nft` | the program |
 //! | `leaf` | a queue and rate of one flow, or of the sockets that name it |
@@ -31,6 +31,7 @@ mod leaf;
 mod map;
 pub(crate) mod nft;
 mod placement;
+mod police;
 mod tree;
 mod wanted;
 
@@ -45,6 +46,7 @@ pub use install::{Installed, Outcome, Present, Restored, install, installed, rec
 pub use leaf::{Flow, Leaf, MOST_LEAVES, Transport, Whose};
 pub use map::{Hook, PriorityMap, TABLE};
 pub use placement::Placement;
+pub use police::{Exceeded, Limit, exceeded};
 pub use tree::{Counters, Handle, Node, Queues};
 pub use wanted::{
     LONGEST, MARKS, MOST_SEGMENTS, OURS, OURS_MAPPED, PerClass, SLOWEST, Scheduler, Service, Share, Step, Wanted,

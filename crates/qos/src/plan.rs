@@ -19,7 +19,7 @@ mod model;
 #[cfg(feature = "placement")]
 mod rewrite;
 
-pub use border::{Admitted, Border, TunnelEnd};
+pub use border::{Admitted, Border, Limit, TunnelEnd};
 pub use file::{Change, PlanError, differences};
 #[cfg(feature = "placement")]
 pub use make::{Work, attempt, fits, make, make_for, make_within, offers_for};

@@ -1,4 +1,5 @@
-//! The flows of sessions that may come in where all others are kept out of the reserved classes: told by the addresses of their hosts.
+//! The flows of sessions that may come in where all others are kept out of the reserved classes: told by the addresses of their hosts, and no more of
+//! each than is sold.
 
 use super::{Crossing, Domains, Phase};
 use agent::peer::{Flow, Key, Refused};
@@ -26,16 +27,18 @@ impl Domains {
         })
     }
 
-    /// The flows of a session that may come in here: none unless it is committed, and none where nothing is kept out.
+    /// What may come in of a session here, between each two hosts: nothing unless it is committed, and nothing where nothing is kept out.
     pub fn admitted_of(&self, key: &Key) -> Vec<Admitted> {
         let Some(one) = self.crossings.get(key).filter(|one| one.phase == Phase::Committed) else { return Vec::new() };
         let Some((from, _)) = self.border(one.passed.last()) else { return Vec::new() };
-        let flows = one.flows.iter().zip(&one.menus);
-        let admitted = flows.filter_map(|(flow, menu)| {
+        let (limits, session) = (self.ledger.limits(key), key.to_string());
+        let flows = one.flows.iter().zip(&one.menus).enumerate();
+        let admitted = flows.filter_map(|(at, (flow, menu))| {
             let (class, source, destination) = (*menu.keys().next()?, flow.source?, flow.destination?);
-            Some(Admitted { neighbour: from.to_owned(), class, source, destination })
+            let (session, neighbour, limit) = (session.clone(), from.to_owned(), limits.get(at).copied());
+            Some(Admitted { session, neighbour, class, source, destination, limit })
         });
-        admitted.collect()
+        admitted.fold(Vec::new(), together)
     }
 
     /// The neighbour of this name and the device by which it comes in, if packets of no session are kept out there.
@@ -43,6 +46,16 @@ impl Domains {
         let neighbour = self.neighbours.iter().find(|one| Some(&one.domain) == from)?;
         Some((&neighbour.domain, neighbour.border.as_deref()?))
     }
+}
+
+/// Flows between the same hosts in one class are one for a border.
+fn together(mut all: Vec<Admitted>, next: Admitted) -> Vec<Admitted> {
+    let hosts = |one: &Admitted| (one.class, one.source, one.destination);
+    match all.iter_mut().find(|one| hosts(one) == hosts(&next)) {
+        Some(one) => one.limit = one.limit.zip(next.limit).map(|(one, other)| one.with(other)),
+        None => all.push(next),
+    }
+    all
 }
 
 /// The node whose address a border lacks to tell a flow, and what it needs.

@@ -8,7 +8,7 @@ use super::*;
 use crate::rules::{self, Usage};
 use agent::peer::Part;
 use qos::Class;
-use qos::plan::Admitted;
+use qos::plan::{Admitted, Limit};
 use world::{NAMES, World, session, wanted};
 
 #[test]
@@ -145,11 +145,21 @@ fn a_border_lets_in_what_is_admitted_by_the_addresses_of_its_hosts() {
     assert_eq!(ask(&mut world, Some("fd00::1")).0.unwrap_err().needs, "an address of the publisher's IP version");
     let (said, key) = ask(&mut world, from);
     assert_eq!(said, Ok(()));
+    // 1000 B and the headers of one packet each 100 ms, up to 20 ms late by the domain before.
+    let limit = Limit {
+        rate_bits_per_s: 89_850,
+        burst_bytes: 1_335,
+        packets_per_hour: 72_720,
+        packets: 4,
+        packet_bytes: 1_572,
+    };
     let expected = Admitted {
+        session: "robot/teleop".into(),
         neighbour: "robot".into(),
         class: Class::High,
         source: "10.97.0.1".parse().unwrap(),
         destination: "10.97.2.2".parse().unwrap(),
+        limit: Some(limit),
     };
     let admitted = |world: &mut World| NAMES.map(|name| world.broker(name).admitted_of(&key));
     assert_eq!(admitted(&mut world), [vec![], vec![expected.clone()], vec![]], "the others let in all");

@@ -56,6 +56,25 @@ fn hold(ledger: &mut Ledger, key: &Key, flows: &[Flow]) -> Result<(), Refused> {
     ledger.hold(key, &flows.iter().map(|flow| (flow, "b")).collect::<Vec<_>>())
 }
 
+#[test]
+fn a_flow_has_a_limit_of_its_part_with_the_headers_of_its_packets() {
+    let mut ledger = ledger();
+    let one = flow(800, &[Class::High]);
+    assert_eq!(ledger.limits(&key("x", 1)), []);
+    hold(&mut ledger, &key("x", 1), std::slice::from_ref(&one)).unwrap();
+    let [limit] = ledger.limits(&key("x", 1))[..] else { panic!("one flow") };
+    // 800 B and 112 B of headers each 100 ms, and one percent; a packet for the sample, and one besides.
+    assert_eq!((limit.rate_bits_per_s, limit.burst_bytes), (73_690, 912));
+    assert_eq!((limit.packets_per_hour, limit.packets, limit.packet_bytes), (72_720, 2, 1_572));
+    let late = Flow { jitter: 150_000_000, burst: 2, ..flow(600, &[Class::Low]) };
+    hold(&mut ledger, &key("x", 2), &[late]).unwrap();
+    let [limit] = ledger.limits(&key("x", 2))[..] else { panic!("one flow") };
+    // Two at once, and one and a half that are late.
+    assert_eq!((limit.burst_bytes, limit.packets), (712 * 7 / 2, 8));
+    ledger.release(&key("x", 1));
+    assert_eq!(ledger.limits(&key("x", 1)), []);
+}
+
 fn sold(ledger: &Ledger) -> Vec<(f64, u64)> {
     ledger.pipes().map(|(_, sold)| (sold.rate, sold.burst)).collect()
 }

@@ -1,13 +1,16 @@
 //! The boundary of a domain at a device: forwarded packets that come in there in a reserved class, and belong to no known flow, are counted, and
-//! get another class (RFC 2475 §2.3.3.3: marking at a boundary node; V-46). Rules and counters stand in our `nft` tables.
+//! get another class (RFC 2475 §2.3.3.3: marking at a boundary node; V-46). Known pairs of hosts may have a limit (`police`). Rules and counters
+//! stand in our `nft` tables.
 
-use super::QueueError;
 use super::leaf::Flow;
 use super::map::{Hook, TABLE};
 use super::nft::output;
+use super::police::Limit;
 use super::wanted::class_of;
+use super::{QueueError, police};
 use qos::Class;
 use qos::priority::Dscp;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// The boundary of a domain at one device.
@@ -36,6 +39,8 @@ pub struct Pair {
     pub source: IpAddr,
     /// The receiver. Of the same version as the sender.
     pub destination: IpAddr,
+    /// What may come in at most; `None`: all.
+    pub limit: Option<Limit>,
 }
 
 /// What a boundary has kept out of a class, since the boundary is there.
@@ -61,7 +66,12 @@ impl Boundary {
         for class in &self.classes {
             declared += &declaration(&counter(&self.device, *class), 0, 0);
             for version in ["ip", "ip6"] {
-                rules += &self.of_class(*class, version);
+                let pairs = self.pairs(*class, version);
+                let policed = police::chain(&self.device, *class, version, &pairs);
+                let (chain, verdict) = policed
+                    .map_or((String::new(), "return".to_owned()), |(chain, name)| (chain, format!("goto {name}")));
+                declared += &chain;
+                rules += &self.of_class(*class, version, (&pairs, &verdict));
             }
         }
         format!(
@@ -73,22 +83,27 @@ impl Boundary {
         format!("    iifname \"{}\" {rest}\n", self.device)
     }
 
-    /// The rules of a class for one IP version: known pairs pass, all others are counted and get another mark. The kernel has given the packet a
-    /// priority by its former mark already.
-    fn of_class(&self, class: Class, version: &str) -> String {
-        let marks = (0..64u8).filter(|dscp| Dscp::new(*dscp).is_some_and(|dscp| class_of(dscp) == class));
-        let marks: Vec<String> = marks.map(|dscp| dscp.to_string()).collect();
-        let has = format!("{version} dscp {{ {} }}", marks.join(", "));
+    /// The pairs of a class for one IP version, each once.
+    fn pairs(&self, class: Class, version: &str) -> Vec<&Pair> {
         let is_its = |pair: &&Pair| pair.class == class && pair.source.is_ipv4() == (version == "ip");
         let mut pairs: Vec<&Pair> = self.pairs.iter().filter(is_its).collect();
         pairs.sort_unstable();
-        pairs.dedup();
+        pairs.dedup_by_key(|pair| (pair.source, pair.destination));
+        pairs
+    }
+
+    /// The rules of a class for one IP version: known pairs pass, as far as their limits let them; all others are counted and get another mark.
+    /// The kernel has given the packet a priority by its former mark already.
+    fn of_class(&self, class: Class, version: &str, (pairs, verdict): (&[&Pair], &str)) -> String {
+        let marks = (0..64u8).filter(|dscp| Dscp::new(*dscp).is_some_and(|dscp| class_of(dscp) == class));
+        let marks: Vec<String> = marks.map(|dscp| dscp.to_string()).collect();
+        let has = format!("{version} dscp {{ {} }}", marks.join(", "));
         let mut rules = String::new();
         if !pairs.is_empty() {
             let pairs: Vec<String> =
                 pairs.iter().map(|pair| format!("{} . {}", pair.source, pair.destination)).collect();
             let known = format!("{version} saddr . {version} daddr {{ {} }}", pairs.join(", "));
-            rules += &self.rule(&format!("{has} {known} return"));
+            rules += &self.rule(&format!("{has} {known} {verdict}"));
         }
         let (counter, dscp) = (counter(&self.device, class), self.instead.dscp());
         rules +=
@@ -99,23 +114,37 @@ impl Boundary {
 
 /// The name of the counter of a class: of letters that `nft` takes in names, whatever the device is called.
 fn counter(device: &str, class: Class) -> String {
-    let digits: String = device.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{COUNTER}{digits}_{}", class.name())
+    format!("{COUNTER}{}_{}", digits(device), class.name())
+}
+
+/// A device's name in the names of counters and limits.
+pub(super) fn digits(device: &str) -> String {
+    device.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The names of all counters begin so.
 const COUNTER: &str = "kept_out_";
 
-fn declaration(counter: &str, packets: u64, bytes: u64) -> String {
+pub(super) fn declaration(counter: &str, packets: u64, bytes: u64) -> String {
     format!("  counter {counter} {{ packets {packets} bytes {bytes} }}\n")
 }
 
+/// The packets of a counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Count {
+    pub(super) name: String,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
 /// The same script, with counters that go on from there.
-pub(super) fn counted_on(script: &str, counts: &[KeptOut]) -> String {
-    counts.iter().fold(script.to_owned(), |script, KeptOut { device, class, packets, bytes }| {
-        let name = counter(device, *class);
-        script.replace(&declaration(&name, 0, 0), &declaration(&name, *packets, *bytes))
-    })
+pub(super) fn counted_on(script: &str, counts: &[Count]) -> String {
+    let known: HashMap<String, String> = counts
+        .iter()
+        .map(|Count { name, packets, bytes }| (declaration(name, 0, 0), declaration(name, *packets, *bytes)))
+        .collect();
+    let line = |line: &str| known.get(line).cloned().unwrap_or_else(|| line.to_owned());
+    script.split_inclusive('\n').map(line).collect()
 }
 
 /// What the boundaries of this network namespace have kept out.
@@ -125,36 +154,41 @@ pub(super) fn counted_on(script: &str, counts: &[KeptOut]) -> String {
 pub fn kept_out() -> Result<Vec<KeptOut>, QueueError> {
     let mut all = Vec::new();
     for hook in [Hook::Router, Hook::Bridge] {
-        all.extend(kept_out_of(hook.family())?);
+        all.extend(counts_of(hook.family())?.into_iter().filter_map(named));
     }
     Ok(all)
 }
 
-/// That of one family; nothing where we have no table.
-pub(super) fn kept_out_of(family: &str) -> Result<Vec<KeptOut>, QueueError> {
+/// The counters of one family; none where we have no table.
+pub(super) fn counts_of(family: &str) -> Result<Vec<Count>, QueueError> {
     let said = output(&["list", "counters", "table", family, TABLE])?;
     Ok(said.map_or_else(Vec::new, |said| read(&said)))
 }
 
 /// What `nft list counters` prints: `counter NAME {`, and `packets N bytes N` in the next line.
-fn read(said: &str) -> Vec<KeptOut> {
+fn read(said: &str) -> Vec<Count> {
     let mut lines = said.lines().map(str::trim);
     let mut all = Vec::new();
     while let Some(line) = lines.next() {
         let Some(name) = line.strip_prefix("counter ").and_then(|rest| rest.strip_suffix(" {")) else { continue };
         let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
         let ["packets", packets, "bytes", bytes] = words[..] else { continue };
-        let Some((device, class)) = named(name.trim_matches('"')) else { continue };
         let (Ok(packets), Ok(bytes)) = (packets.parse(), bytes.parse()) else { continue };
-        all.push(KeptOut { device, class, packets, bytes });
+        all.push(Count { name: name.trim_matches('"').to_owned(), packets, bytes });
     }
     all
 }
 
-/// The device and the class of a counter.
-fn named(counter: &str) -> Option<(String, Class)> {
-    let (device, class) = counter.strip_prefix(COUNTER)?.split_once('_')?;
-    let digits = device.as_bytes().chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+/// What a counter has kept out, if it is one for that.
+fn named(Count { name, packets, bytes }: Count) -> Option<KeptOut> {
+    let (device, class) = name.strip_prefix(COUNTER)?.split_once('_')?;
+    let (device, class) = device_and_class(device, class)?;
+    Some(KeptOut { device, class, packets, bytes })
+}
+
+/// The device and the class in the name of a counter.
+pub(super) fn device_and_class(digits: &str, class: &str) -> Option<(String, Class)> {
+    let digits = digits.as_bytes().chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
     let device = String::from_utf8(digits.collect::<Option<Vec<_>>>()?).ok()?;
     Some((device, Class::ALL.into_iter().find(|one| one.name() == class)?))
 }
@@ -168,6 +202,7 @@ mod tests {
             class,
             source: source.parse().unwrap(),
             destination: destination.parse().unwrap(),
+            limit: None,
         };
         let one = pair(Class::High, "10.0.0.1", "10.0.0.2");
         let pairs =
@@ -191,21 +226,22 @@ mod tests {
 
     #[test]
     fn counters_go_on_and_are_read_by_device_and_class() {
-        let kept = |device: &str, class| KeptOut { device: device.into(), class, packets: 3, bytes: 400 };
-        let (one, other) = (kept("a.b@c:d-e_f", Class::High), kept("eth0", Class::Critical));
+        let count = |device: &str, class| Count { name: counter(device, class), packets: 3, bytes: 400 };
+        let (one, other) = (count("a.b@c:d-e_f", Class::High), count("eth0", Class::Critical));
         let script = counted_on(&boundary("a.b@c:d-e_f").script(), &[one.clone(), other]);
         assert_eq!(script.matches("packets 3 bytes 400").count(), 1, "{script}");
         let said = format!(
             "table inet thalweg {{\n\tcounter {} {{\n\t\tpackets 3 bytes 400\n\t}}\n\tcounter mine {{\n\t\tpackets 1 bytes 2\n\t}}\n}}\n",
-            counter("a.b@c:d-e_f", Class::High)
+            one.name
         );
-        assert_eq!(read(&said), [one]);
+        let kept = KeptOut { device: "a.b@c:d-e_f".into(), class: Class::High, packets: 3, bytes: 400 };
+        assert_eq!(read(&said).into_iter().filter_map(named).collect::<Vec<_>>(), [kept]);
         for strange in [
             "counter kept_out_6_high {\npackets x bytes 2",
             "counter kept_out_ff_high {\npackets 1 bytes 2",
             "counter {",
         ] {
-            assert_eq!(read(strange), [], "{strange}");
+            assert_eq!(read(strange).into_iter().find_map(named), None, "{strange}");
         }
     }
 }

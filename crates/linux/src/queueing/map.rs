@@ -167,7 +167,7 @@ pub(crate) fn replace(
             shown.extend(before.map(|text| (family.clone(), text.clone())));
             continue;
         }
-        let script = boundary::counted_on(&script, &boundary::kept_out_of(family)?);
+        let script = boundary::counted_on(&script, &boundary::counts_of(family)?);
         nft::load(&format!("{}{script}", nft::removal(family, TABLE)))?;
         shown.extend(list(family)?.map(|text| (family.clone(), text)));
     }

@@ -68,7 +68,7 @@ fn a_boundary_lets_in_pairs_of_hosts_in_their_class_and_counts_the_others() {
         let journals = Journals::new("pairs");
         let (source, destination): (IpAddr, IpAddr) = (source.parse().unwrap(), destination.parse().unwrap());
         let v6 = source.is_ipv6();
-        let pair = Pair { class: Class::High, source, destination };
+        let pair = Pair { class: Class::High, source, destination, limit: None };
         let boundary = |pairs: Vec<Pair>, instead| Boundary {
             device: "in".to_owned(),
             hook: Hook::Router,
@@ -98,6 +98,7 @@ fn a_boundary_lets_in_pairs_of_hosts_in_their_class_and_counts_the_others() {
             class: Class::High,
             source: "192.0.2.1".parse().unwrap(),
             destination: "192.0.2.2".parse().unwrap(),
+            limit: None,
         };
         adjusted(&[boundary(vec![pair, strange], Class::Normal)]);
         assert_eq!(send(), [0, 0, HIGH], "{source}");

@@ -49,7 +49,7 @@ pub fn drained(host: &Host, device: &str) {
 }
 
 /// The number of packets that a socket has.
-fn left(socket: &UdpSocket) -> usize {
+pub fn left(socket: &UdpSocket) -> usize {
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut buffer = [0; BYTES];
     std::iter::from_fn(|| socket.recv(&mut buffer).ok()).count()

@@ -8,6 +8,7 @@ mod elsewhere;
 mod labels;
 mod leaves;
 mod packets;
+mod police;
 mod reading;
 mod restoring;
 mod segments;

@@ -47,9 +47,12 @@ pub struct Border {
     pub instead: Class,
 }
 
-/// A flow of a session that may come in from a neighbour, by the addresses of its two hosts.
+/// What a session may send from one host to another in one class, where it comes in from a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admitted {
+    /// The session, with the domain that asked for it. Several of one name are versions of it, which carry the same samples.
+    #[serde(default)]
+    pub session: String,
     /// The domain that it comes from.
     pub neighbour: String,
     /// Its class.
@@ -58,6 +61,48 @@ pub struct Admitted {
     pub source: IpAddr,
     /// The receiver.
     pub destination: IpAddr,
+    /// What it may send at most; `None`: the plan is of a broker that states none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+}
+
+/// What comes in of a session at most: two token buckets, of bytes from the IP header on, and of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Bits per second.
+    pub rate_bits_per_s: u64,
+    /// Bytes at once.
+    pub burst_bytes: u64,
+    /// Packets per hour.
+    pub packets_per_hour: u64,
+    /// Packets at once.
+    pub packets: u64,
+    /// The largest packet, bytes. What is larger, because a network card has put packets together, counts as several.
+    pub packet_bytes: u64,
+}
+
+impl Limit {
+    /// Both together.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            rate_bits_per_s: self.rate_bits_per_s.saturating_add(other.rate_bits_per_s),
+            burst_bytes: self.burst_bytes.saturating_add(other.burst_bytes),
+            packets_per_hour: self.packets_per_hour.saturating_add(other.packets_per_hour),
+            packets: self.packets.saturating_add(other.packets),
+            packet_bytes: self.packet_bytes.max(other.packet_bytes),
+        }
+    }
+
+    /// The larger one, part by part.
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            rate_bits_per_s: self.rate_bits_per_s.max(other.rate_bits_per_s),
+            burst_bytes: self.burst_bytes.max(other.burst_bytes),
+            packets_per_hour: self.packets_per_hour.max(other.packets_per_hour),
+            packets: self.packets.max(other.packets),
+            packet_bytes: self.packet_bytes.max(other.packet_bytes),
+        }
+    }
 }
 
 /// The ends of the tunnels that a contract's domain has to make.

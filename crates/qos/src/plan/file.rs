@@ -294,7 +294,7 @@ fn refused(needs: &str, has: &str) -> Values {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Model, Term};
+    use super::super::{Limit, Model, Term};
     use super::*;
     use crate::Class;
     use crate::system::TunnelKind;
@@ -343,11 +343,20 @@ mod tests {
         let border = Border { classes: vec![Class::High, Class::Critical], ..Border::default() };
         let channels = vec![Channel::default()];
         let plan = Plan { channels, tunnels: vec![tunnel], borders: vec![border], ..Plan::default() };
+        let limit = Limit {
+            rate_bits_per_s: 175_000,
+            burst_bytes: 2000,
+            packets_per_hour: 144_000,
+            packets: 4,
+            packet_bytes: 1566,
+        };
         let flow = Admitted {
+            session: "robot/video".into(),
             neighbour: "robot".into(),
             class: Class::High,
             source: address("10.97.0.1"),
             destination: address("10.97.2.2"),
+            limit: Some(limit),
         };
         let more = [Plan::text_of_channels(&[Channel::default()]), Plan::text_of_admitted(std::slice::from_ref(&flow))];
         let read = Plan::from_text(&(plan.to_text() + &more.concat() + &more.concat())).unwrap();
