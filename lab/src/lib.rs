@@ -44,3 +44,4 @@ pub use experiments::{Experiment, experiments, find};
 pub use lab::{Feature, Lab, Options, Program, Size, Stop};
 pub use results::{Cell, Check, Document, Factors, Findings, Skipped};
 pub use run::{play, run};
+pub use stalls::processor_time;

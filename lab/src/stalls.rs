@@ -176,7 +176,7 @@ pub(crate) fn found() -> (u64, f64) {
 ///
 /// # Errors
 /// `/proc/stat` cannot be read.
-pub(crate) fn processor_time() -> io::Result<(u64, u64)> {
+pub fn processor_time() -> io::Result<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/stat")?;
     let line = text.lines().next().unwrap_or_default();
     // user, nice, system, idle, iowait, irq, softirq, steal; what guests used is in user and nice already.

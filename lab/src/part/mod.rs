@@ -58,7 +58,10 @@ pub const ROLES: &[(&str, Role)] = &[
 ];
 
 /// Plays the part that standard input asks for, one of these roles.
-pub(crate) fn play(roles: &[&[(&str, Role)]]) -> Result {
+///
+/// # Errors
+/// As [`crate::run::play`].
+pub fn play(roles: &[&[(&str, Role)]]) -> Result {
     let (place, role, orders) = process::listen()?;
     let played = enter(&place).and_then(|()| find(roles, &role)?(orders));
     if let Err(error) = &played {
@@ -155,7 +158,10 @@ impl NodeSettings {
     }
 
     /// Opens it.
-    pub(crate) fn open(&self) -> Result<Node> {
+    ///
+    /// # Errors
+    /// The node's; [`Error::Failed`] if the one that must be known before is not.
+    pub fn open(&self) -> Result<Node> {
         let discovery = self.addresses.clone().map_or(DiscoverySource::Automatic, DiscoverySource::Static);
         let (name, realm, listen) = (self.name.clone(), self.realm.clone(), self.listen.clone());
         let relay = self.relay.then(RelayLimits::default);
