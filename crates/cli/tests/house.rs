@@ -162,7 +162,7 @@ fn command_fails(line: &str) -> Option<String> {
     match words.as_slice() {
         ["cargo", ..] => {
             let mut all = Vec::new();
-            ["crates", "bench", "examples"].iter().for_each(|room| files(&root().join(room), "rs", &mut all));
+            ["crates", "bench", "examples", "lab"].iter().for_each(|room| files(&root().join(room), "rs", &mut all));
             let exists = |kind: &str, name: &str| all.iter().any(|f| f.ends_with(format!("{kind}/{name}.rs")));
             let missing =
                 |kind: &str, flag| after(flag).filter(|name| !exists(kind, name)).map(|n| format!("no {kind}/{n}.rs"));
