@@ -1,12 +1,13 @@
 // One end of a measurement by `thalweg bench`: `end ROLE KEY=VALUE ...`, with the same work as the ends in Rust.
 //
-// It prints "ready" when its channels are there. The active roles (ping, publish) wait for a line then, and print "measuring" behind the
-// warm-up; the passive ones (pong, subscribe) end when their input does. Last come a line of JSON with counts, and the nanoseconds of
-// each measured message (64 bit, little-endian).
+// It prints "ready" when its channels are there. The active roles (ping, publish) wait for a line then, and print "measuring" and their
+// processor time behind the warm-up; the passive ones (pong, subscribe) end when their input does. Last come a line of JSON with counts, and
+// the nanoseconds of each measured message (64 bit, little-endian).
 
 #include <thalweg.hpp>
 
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -179,6 +180,13 @@ void say(const std::string& line) {
     std::cout << line << std::endl;
 }
 
+// Of this process, in nanoseconds.
+std::uint64_t processor_time() {
+    timespec time = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return std::uint64_t(time.tv_sec) * 1'000'000'000 + std::uint64_t(time.tv_nsec);
+}
+
 void begin() {
     say("ready");
     std::string line;
@@ -198,7 +206,8 @@ void connected(const Port& port, std::size_t count = 1) {
 void report(const std::vector<std::uint64_t>& times, const std::string& copies) {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
-    say("{\"copies\":" + copies + ",\"rss_kib\":" + std::to_string(usage.ru_maxrss) + ",\"times\":" + std::to_string(times.size()) + "}");
+    say("{\"copies\":" + copies + ",\"rss_kib\":" + std::to_string(usage.ru_maxrss) + ",\"times\":" + std::to_string(times.size()) +
+        ",\"cpu_ns\":" + std::to_string(processor_time()) + "}");
     for (const std::uint64_t time : times) {
         std::uint8_t bytes[8];
         for (int at = 0; at < 8; ++at) bytes[at] = static_cast<std::uint8_t>(time >> (8 * at));
@@ -260,7 +269,7 @@ public:
 
 private:
     void set_out() {
-        if (number_ == warmup_) say("measuring");
+        if (number_ == warmup_) say("measuring " + std::to_string(processor_time()));
         start_ = now();
         work_.send(out_, number_);
     }
@@ -306,7 +315,7 @@ void publish(const thalweg::Node& node, const Terms& terms) {
     begin();
     auto due = Clock::now();
     for (std::uint64_t number = 0; number < terms.all(); ++number) {
-        if (number == terms.warmup) say("measuring");
+        if (number == terms.warmup) say("measuring " + std::to_string(processor_time()));
         due += period;
         std::this_thread::sleep_until(due);
         const std::uint64_t stamp = now();

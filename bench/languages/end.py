@@ -1,8 +1,8 @@
 """One end of a measurement by `thalweg bench`: `end.py ROLE KEY=VALUE ...`, with the same work as the ends in Rust.
 
-It prints "ready" when its channels are there. The active roles (ping, publish) wait for a line then, and print "measuring" behind the
-warm-up; the passive ones (pong, subscribe) end when their input does. Last come a line of JSON with counts, and the nanoseconds of each
-measured message (64 bit, little-endian).
+It prints "ready" when its channels are there. The active roles (ping, publish) wait for a line then, and print "measuring" and their
+processor time behind the warm-up; the passive ones (pong, subscribe) end when their input does. Last come a line of JSON with counts, and
+the nanoseconds of each measured message (64 bit, little-endian).
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable
-from time import monotonic_ns, sleep
+from time import monotonic_ns, process_time_ns, sleep
 from typing import Any
 
 import thalweg
@@ -163,7 +163,8 @@ def report(times: "array[int]", copies: Copies | None = None) -> None:
     if sys.byteorder == "big":
         times.byteswap()
     seen = copies.count if copies and copies.looked else None
-    say(json.dumps({"copies": seen, "rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "times": len(times)}))
+    rss_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    say(json.dumps({"copies": seen, "rss_kib": rss_kib, "times": len(times), "cpu_ns": process_time_ns()}))
     sys.stdout.buffer.write(times.tobytes())
     sys.stdout.buffer.flush()
 
@@ -177,7 +178,7 @@ def ping(node: thalweg.Node, terms: Terms) -> None:
     begin()
     for number in range(terms.all):
         if number == warmup:
-            say("measuring")
+            say(f"measuring {process_time_ns()}")
         start = monotonic_ns()
         send(number)
         sample = wait(PATIENCE_S)
@@ -216,7 +217,7 @@ def publish(node: thalweg.Node, terms: Terms) -> None:
     due = monotonic_ns()
     for number in range(terms.all):
         if number == warmup:
-            say("measuring")
+            say(f"measuring {process_time_ns()}")
         due += PERIOD_NS
         left = due - monotonic_ns()
         if left > 0:

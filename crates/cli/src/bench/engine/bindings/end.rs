@@ -1,7 +1,6 @@
 //! The child that is an end: lines that it says, and its report.
 
 use crate::bench::Error;
-use linux::clock::cpu_ns_of;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,7 +11,8 @@ pub(super) struct End {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    cpu_before: u64,
+    /// Its processor time when it began to measure.
+    cpu_before: Option<u64>,
 }
 
 /// The result of an end.
@@ -33,6 +33,7 @@ struct Counts {
     copies: Option<u64>,
     rss_kib: u64,
     times: u64,
+    cpu_ns: u64,
 }
 
 impl End {
@@ -42,7 +43,7 @@ impl End {
         let mut child = piped.spawn().map_err(|e| Error::System(format!("cannot start the end in {engine}: {e}")))?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| Error::System("a child without a pipe".to_owned()))?;
-        Ok(Self { engine, child, input, output: BufReader::new(output), cpu_before: 0 })
+        Ok(Self { engine, child, input, output: BufReader::new(output), cpu_before: None })
     }
 
     /// The number of its process.
@@ -62,10 +63,12 @@ impl End {
         Ok(input.write_all(b"go\n")?)
     }
 
-    /// Waits for the end of the warm-up, and counts processor time from then on.
+    /// Waits for the end of the warm-up: the end says its processor time by then. (Read from here it could be that of a later moment.)
     pub(super) fn measure(&mut self) -> Result<(), Error> {
-        self.expect("measuring")?;
-        self.cpu_before = cpu_ns_of(self.process())?;
+        let line = self.line()?;
+        let cpu_ns = line.strip_prefix("measuring ").and_then(|number| number.parse().ok());
+        self.cpu_before =
+            Some(cpu_ns.ok_or_else(|| self.strange(&format!("{line:?} instead of \"measuring\" and a time")))?);
         Ok(())
     }
 
@@ -78,10 +81,6 @@ impl End {
     /// Hears the report of an end that ends by itself.
     pub(super) fn report(mut self, count: u64) -> Result<Report, Error> {
         let line = self.line()?;
-        let cpu_ns = match self.cpu_before {
-            0 => 0,
-            before => cpu_ns_of(self.process())?.saturating_sub(before),
-        };
         let counts: Counts = serde_json::from_str(&line).map_err(|e| self.strange(&format!("{line:?}: {e}")))?;
         if counts.times != count {
             return Err(self.strange(&format!("{} latencies instead of {count}", counts.times)));
@@ -97,6 +96,7 @@ impl End {
         if !status.success() {
             return Err(self.left());
         }
+        let cpu_ns = self.cpu_before.map_or(0, |before| counts.cpu_ns.saturating_sub(before));
         Ok(Report { copies: counts.copies, rss_kib: counts.rss_kib, cpu_ns, nanoseconds })
     }
 
