@@ -133,16 +133,20 @@ pub fn class_of(dscp: Dscp) -> Class {
 }
 
 /// The traffic class of an MPLS label (3 bits, RFC 5462) in front of a packet with this code point: its class selector, but 5 is VA and EF
-/// alone. So a packet waits in the queue of its class with a label as without.
+/// alone, and 3 control traffic alone. So a packet waits in the same queue with a label as without.
 pub fn traffic_class(dscp: Dscp) -> u8 {
     match (class_of(dscp), dscp.tos() >> 5) {
-        (Class::High, 5) => 4,
+        _ if dscp == CONTROL => CONTROL_LABELLED,
+        (Class::High, 3 | 5) => 4,
         (Class::Low, 0) => 1,
         (_, selector) => selector,
     }
 }
 
-/// Traffic classes of labels, and the classes in whose queues they wait; 0 is normal.
+/// The traffic class of control traffic.
+const CONTROL_LABELLED: u8 = 3;
+
+/// Traffic classes of labels, and the classes in whose queues they wait; 0 is normal. Control traffic has a queue of its own where there is one.
 const LABELLED: [(u8, Class); 7] = [
     (7, Class::Critical),
     (6, Class::Critical),
@@ -265,9 +269,10 @@ impl Wanted {
         };
         let queues = Class::ALL.into_iter().rev().map(queue);
         let filters = [false, true].into_iter().flat_map(|v6| MARKS.map(|mark| filter(v6, mark)));
-        let labelled = |(value, class)| Step::Filter {
-            parent: Handle::new(INNER, 0),
-            is: Filter::on_label(MARK_PREFERENCE + 2, value, place(class)),
+        let labelled = |(value, class): (u8, Class)| {
+            let control = self.control().filter(|_| value == CONTROL_LABELLED);
+            let target = control.unwrap_or_else(|| place(class));
+            Step::Filter { parent: Handle::new(INNER, 0), is: Filter::on_label(MARK_PREFERENCE + 2, value, target) }
         };
         let labelled = LABELLED.map(labelled).into_iter().filter(|_| self.labels);
         queues.chain(filters).chain(labelled).collect()
@@ -282,8 +287,13 @@ impl Wanted {
         };
         let flows =
             || self.leaves().iter().enumerate().filter_map(|(n, leaf)| Some((leaf.flow()?, Leaf::handle(n)))).collect();
-        let control = self.leaves().iter().any(|leaf| leaf.whose == Whose::Control).then(Leaf::control);
+        let control = self.control();
         self.map.map(|hook| PriorityMap { device: self.device.clone(), hook, priorities, flows: flows(), control })
+    }
+
+    /// The class for control traffic, if there is one.
+    fn control(&self) -> Option<Handle> {
+        self.leaves().iter().any(|leaf| leaf.whose == Whose::Control).then(Leaf::control)
     }
 
     /// Flows with a queue and rate of their own.
@@ -482,7 +492,14 @@ mod tests {
             |wanted: &Wanted| [0, 40, 34, 36].map(|dscp| wanted.priority_map().unwrap().priority(dscp << 2));
         assert_eq!(priorities(&with), [0x07a2_0030, 0x07a2_0050, 0x07a2_0020, 0x07a2_0020]);
         assert_eq!(priorities(&wanted(Vec::new()))[1], 0x07a2_0020, "without a leaf it is class high");
-        assert!(commands(&[with], &[]).iter().any(|command| command.contains("40 : 7a2:50, 41-43 : ")));
+        assert!(
+            commands(std::slice::from_ref(&with), &[]).iter().any(|command| command.contains("40 : 7a2:50, 41-43 : "))
+        );
+        // Behind a label it is told by that.
+        let labelled = |wanted: Wanted| commands(&[Wanted { labels: true, ..wanted }], &[]).join("\n");
+        let filter = "protocol 0x8847 pref 103 u32 match u32 0x00000600 0x00000e00 at 0 flowid 7a2:";
+        assert!(labelled(with).contains(&format!("{filter}50")));
+        assert!(labelled(wanted(Vec::new())).contains(&format!("{filter}20")));
     }
 
     #[test]
@@ -491,6 +508,7 @@ mod tests {
             let class = traffic_class(dscp);
             let said = LABELLED.iter().find(|(value, _)| *value == class).map_or(Class::Normal, |(_, said)| *said);
             assert_eq!((said, class < 8), (class_of(dscp), true), "{dscp:?} {class}");
+            assert_eq!(class == CONTROL_LABELLED, dscp == CONTROL, "{dscp:?}");
         }
         assert_eq!(Class::ALL.map(|class| traffic_class(Dscp::new(class.dscp()).unwrap())), [1, 0, 4, 5]);
     }

@@ -96,9 +96,9 @@ fn rules(device: &str, id: u32) -> Rules {
 /// says, then class selectors (the three upper bits).
 fn classes(version: u8, at: u8) -> String {
     let class = |dscp: u8| Dscp::new(dscp).map_or(0, traffic_class);
-    // Most code points of a selector have the class of its first one.
-    let others = (0..64).filter(|dscp| class(*dscp) != class(dscp & 0x38)).map(|dscp| (6, dscp, class(dscp)));
-    let selectors = (1..8).map(|selector| (3, selector, class(selector << 3)));
+    // Most code points of a selector have the class of its last one.
+    let others = (0..64).filter(|dscp| class(*dscp) != class(dscp | 7)).map(|dscp| (6, dscp, class(dscp)));
+    let selectors = (1..8).map(|selector| (3, selector, class(selector << 3 | 7)));
     others.chain(selectors).fold(String::new(), |mut rules, (bits, value, class)| {
         let _ = writeln!(rules, "    @nh,32,4 {version} @nh,{at},{bits} {value} @nh,20,3 set {class} accept");
         rules
@@ -145,7 +145,9 @@ mod tests {
             "@nh,32,4 4 @nh,40,6 1 @nh,20,3 set 1 accept",
             "@nh,32,4 6 @nh,36,6 44 @nh,20,3 set 5 accept",
             "@nh,32,4 4 @nh,40,6 46 @nh,20,3 set 5 accept",
+            "@nh,32,4 4 @nh,40,6 40 @nh,20,3 set 3 accept",
             "@nh,32,4 4 @nh,40,3 5 @nh,20,3 set 4 accept",
+            "@nh,32,4 6 @nh,36,3 3 @nh,20,3 set 4 accept",
             "@nh,32,4 6 @nh,36,3 1 @nh,20,3 set 1 accept",
             "@nh,0,20 100 @nh,23,1 1 jump classes",
         ] {
