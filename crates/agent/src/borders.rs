@@ -1,6 +1,6 @@
 //! A plan at the borders of its domain, on one of its hosts: ends of tunnels, and what may come in from neighbours.
 
-use crate::queues::Unfit;
+use crate::queues::{Unfit, labelled};
 use linux::queueing::{self, Boundary, Hook, Pair};
 use linux::tunnel::Tunnel;
 use qos::contract::{DEVICE, is_device};
@@ -13,6 +13,8 @@ use std::net::IpAddr;
 const MOST_TUNNELS: usize = 256;
 /// Sizes that a packet in a tunnel may have: IPv4 takes no less (RFC 791 §3.2).
 const SIZES: std::ops::RangeInclusive<u32> = 68..=65_535;
+/// The device by which packets come in that had a label (MPLS), whatever device they came to.
+const OUT_OF_LABELS: &str = "lo";
 
 /// The ends of tunnels of the node `host`.
 ///
@@ -72,12 +74,19 @@ fn tunnel(end: &TunnelEnd) -> Result<Tunnel, Unfit> {
 pub fn boundaries(plan: &Plan, host: &str) -> Result<Vec<Boundary>, Unfit> {
     let is_switch = plan.nodes.iter().any(|node| node.name == host && node.kind == NodeKind::Switch);
     let hook = if is_switch { Hook::Bridge } else { Hook::Router };
-    let own = plan.borders.iter().filter(|one| one.node == host);
-    own.map(|border| boundary(border, &plan.admitted, hook)).collect()
+    let own: Vec<&Border> = plan.borders.iter().filter(|one| one.node == host).collect();
+    let behind: Vec<&Border> = own.iter().copied().filter(|one| labelled(plan, host, &one.device)).collect();
+    let of = |device: &str, border: &Border, all: &[&Border]| {
+        let is_its = |one: &&Admitted| all.iter().any(|border| border.neighbour == one.neighbour);
+        boundary(device, border, pairs(plan.admitted.iter().filter(is_its))?, hook)
+    };
+    let each = own.iter().map(|border| of(&border.device, border, &[*border]));
+    // Borders of one host reserve the same classes.
+    each.chain(behind.first().map(|border| of(OUT_OF_LABELS, border, &behind))).collect()
 }
 
-fn boundary(border: &Border, admitted: &[Admitted], hook: Hook) -> Result<Boundary, Unfit> {
-    let Border { device, neighbour, classes, instead, .. } = border.clone();
+fn boundary(device: &str, border: &Border, pairs: Vec<Pair>, hook: Hook) -> Result<Boundary, Unfit> {
+    let (device, Border { classes, instead, .. }) = (device.to_owned(), border.clone());
     if !is_device(&device) {
         return Err(Unfit::Altered(format!("the plan has device {device:?} for a border: allowed is {DEVICE}")));
     }
@@ -87,7 +96,6 @@ fn boundary(border: &Border, admitted: &[Admitted], hook: Hook) -> Result<Bounda
             "the plan reserves class {class} at {device}, and gives it to all others: plan anew"
         )));
     }
-    let pairs = pairs(admitted.iter().filter(|one| one.neighbour == neighbour))?;
     Ok(Boundary { device, hook, classes, instead, flows: Vec::new(), pairs })
 }
 
@@ -171,6 +179,25 @@ mod tests {
         let found = boundaries(&plan, "rw").unwrap();
         assert_eq!((found.len(), found[0].pairs.len(), found[0].hook), (1, 1, Hook::Router));
         assert_eq!((boundaries(&plan, "wb").unwrap(), tunnels(&plan, "cam").unwrap()), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn what_comes_out_of_a_label_meets_the_border_too() {
+        let mut plan = plan();
+        (plan.tunnels[0].kind, plan.tunnels[0].device) = (TunnelKind::Mpls, "last".into());
+        let other = Border { device: "other".into(), neighbour: "base".into(), ..plan.borders[0].clone() };
+        plan.borders.push(other);
+        let found = |plan: &Plan| -> Vec<(String, usize)> {
+            boundaries(plan, "rw").unwrap().into_iter().map(|one| (one.device, one.pairs.len())).collect()
+        };
+        let expected = [("last", 1), ("other", 1), ("lo", 1)].map(|(device, pairs)| (device.to_owned(), pairs));
+        assert_eq!(found(&plan), expected);
+        // From two neighbours: both come in there.
+        plan.tunnels.push(TunnelEnd { device: "other".into(), id: 8, ..plan.tunnels[0].clone() });
+        plan.admitted[1].source = "10.97.3.1".parse().unwrap();
+        assert_eq!(found(&plan)[2], ("lo".to_owned(), 2));
+        plan.tunnels.iter_mut().for_each(|end| end.kind = TunnelKind::Vxlan);
+        assert_eq!(found(&plan), expected[..2]);
     }
 
     #[test]

@@ -135,7 +135,7 @@ fn outside(plan: &Plan, node: &str, device: &str) -> u32 {
 }
 
 /// `true` if packets of a tunnel leave by the device with labels.
-fn labelled(plan: &Plan, node: &str, device: &str) -> bool {
+pub(crate) fn labelled(plan: &Plan, node: &str, device: &str) -> bool {
     let is_label = |one: &TunnelEnd| one.kind == TunnelKind::Mpls && one.node == node && one.device == device;
     plan.tunnels.iter().any(is_label)
 }

@@ -76,6 +76,19 @@ fn labels_say_the_class_and_packets_keep_their_mark_behind_the_end() {
             }
         }
         a.inside(|| restore(&here.0).unwrap());
+        // A border's rules see what comes out of the tunnel at lo only.
+        b.run("nft add table inet border");
+        b.run("nft add chain inet border border { type filter hook forward priority 0 ; }");
+        let (to, mark) = (ends[1].parse().unwrap(), MARKS[1].0);
+        let (socket, port) = c.inside(|| receiver(to));
+        tell_tos(&socket, v6);
+        let sender = a.inside(|| marked(SocketAddr::new(to, port), mark, None));
+        for (device, arrives) in [("veth", mark), ("lo", 0)] {
+            let version = if v6 { "ip6" } else { "ip" };
+            b.run(&format!("nft add rule inet border border iifname {device} {version} dscp set 0"));
+            sender.send(&[0; BYTES]).unwrap();
+            assert_eq!(tos_of_next(&socket, v6), Some(arrives), "{device}");
+        }
         for (host, journals) in [(&a, &here), (&b, &there)] {
             assert!(host.inside(|| tunnel::restore(&journals.0).unwrap()).iter().all(|one| one.was_there));
         }
