@@ -12,6 +12,8 @@ use tokio::net::TcpStream;
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Longest time for a caller to read why it was refused.
 const LETS_GO: Duration = Duration::from_secs(1);
+/// Most times that it is read meanwhile.
+const MOST_READS: usize = 64;
 
 /// Refusals, of which some are told.
 #[derive(Debug, Default)]
@@ -59,7 +61,11 @@ pub(super) async fn let_go(mut stream: TcpStream) {
     let _ = poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await;
     let mut dropped = [0; 1024];
     let read_out = async {
-        while stream.readable().await.is_ok() {
+        // As long as there is something to read, `readable` never waits, and no time would be over.
+        for _ in 0..MOST_READS {
+            if stream.readable().await.is_err() {
+                return;
+            }
             match stream.try_read(&mut dropped) {
                 Ok(1..) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
