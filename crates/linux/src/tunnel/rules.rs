@@ -27,10 +27,12 @@ impl Rules {
 
     /// Takes it away; `false` if it is not there.
     pub(super) fn remove(&self) -> Result<bool, QueueError> {
-        // Who has no `nft` has no table of ours.
-        let Ok(listed) = nft::listed(FAMILY, &self.table) else { return Ok(false) };
-        nft::load(&nft::removal(FAMILY, &self.table)).map_err(refused)?;
-        Ok(listed.is_some())
+        // Who has no `nft`, or no such family, has no table of ours: a removal would be refused, and what else belongs to the end would stay.
+        let is_there = nft::listed(FAMILY, &self.table).is_ok_and(|listed| listed.is_some());
+        if is_there {
+            nft::load(&nft::removal(FAMILY, &self.table)).map_err(refused)?;
+        }
+        Ok(is_there)
     }
 }
 
