@@ -4,7 +4,7 @@ use super::super::parties::{Parties, directions};
 use super::edit::Edit;
 use super::{Computed, Search};
 use crate::Class;
-use crate::plan::Plan;
+use crate::plan::{Link, Plan};
 use crate::quantity::show_share;
 use crate::system::System;
 use std::collections::BTreeMap;
@@ -54,6 +54,8 @@ struct Shares {
     now: [u32; 4],
     /// What each class has to keep.
     least: [u32; 4],
+    /// What all classes together may have: queues beside theirs have the rest.
+    all: u32,
 }
 
 impl Shares {
@@ -61,11 +63,11 @@ impl Shares {
     fn with(&self, class: Class, step: u32) -> Option<[u32; 4]> {
         let (at, mut shares) = (class as usize, self.now);
         let others = || (0..4).filter(|other| *other != at);
-        let most = 1000_u32.checked_sub(others().map(|other| self.least[other]).sum())?;
+        let most = self.all.checked_sub(others().map(|other| self.least[other]).sum())?;
         let more = most.checked_sub(self.now[at]).filter(|more| *more > 0)? * step;
         shares[at] = (self.now[at] + more.div_ceil(STEPS)).next_multiple_of(10).min(most);
         // First what nobody has, then from those that have the most to spare.
-        let mut missing = shares.iter().sum::<u32>().saturating_sub(1000);
+        let mut missing = shares.iter().sum::<u32>().saturating_sub(self.all);
         while missing > 0 {
             let spare = |other: &usize| shares[*other].saturating_sub(self.least[*other]);
             let from = others().max_by_key(spare).filter(|other| spare(other) > 0)?;
@@ -117,7 +119,17 @@ fn shares(plan: &Plan, loads: &[[f64; 4]], direction: usize) -> Option<Shares> {
         let load = loads[direction][class].max(loads[direction ^ 1][class]);
         ((load * 1000.0).ceil() as u32).saturating_add(LEAST).min(now[class])
     });
-    Some(Shares { link: direction / 2, now, least })
+    let part = |direction: usize| (beside(plan, &plan.links[direction]) * 1000.0).ceil() as u32;
+    let all = 1000_u32.saturating_sub(part(direction).max(part(direction ^ 1)));
+    Some(Shares { link: direction / 2, now, least, all })
+}
+
+/// The part of a link that control traffic and channels' own queues before it have.
+fn beside(plan: &Plan, link: &Link) -> f64 {
+    let own = plan.channels.iter().filter(|channel| channel.publisher == link.from);
+    let own = own.filter_map(|channel| channel.own_queue.as_ref()).filter(|own| own.link == link.name);
+    let control = link.control.as_ref().map(|queue| queue.rate_bits_per_s);
+    own.map(|own| own.rate_bits_per_s).chain(control).map(|rate| rate as f64).sum::<f64>() / link.rate_bits_per_s
 }
 
 #[cfg(test)]
@@ -126,14 +138,16 @@ mod tests {
 
     #[test]
     fn others_give_what_they_have_beyond_their_load() {
-        let shares = Shares { link: 0, now: [200, 450, 300, 50], least: [110, 410, 150, 20] };
+        let shares = Shares { link: 0, now: [200, 450, 300, 50], least: [110, 410, 150, 20], all: 1000 };
         let with = |step| shares.with(Class::High, step);
         // At most 1000 - 110 - 410 - 20 = 460.
         assert_eq!(with(4), Some([160, 450, 340, 50]));
         assert_eq!(with(STEPS), Some([110, 410, 460, 20]));
+        let beside = Shares { now: [200, 450, 290, 50], all: 990, ..shares };
+        assert_eq!(beside.with(Class::High, STEPS), Some([110, 410, 450, 20]), "queues beside keep theirs");
         let spare = Shares { now: [100, 200, 300, 50], ..shares };
         assert_eq!(spare.with(Class::High, 1), Some([100, 200, 310, 50]), "what nobody has goes first");
-        let full = Shares { link: 0, now: [10, 10, 970, 10], least: [10; 4] };
+        let full = Shares { link: 0, now: [10, 10, 970, 10], least: [10; 4], all: 1000 };
         assert_eq!(full.with(Class::High, STEPS), None);
     }
 }
