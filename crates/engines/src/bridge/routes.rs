@@ -176,6 +176,9 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
         match routes.iter_mut().find(|route| route.message == *message) {
             Some(route) => {
                 route.sources.insert(end.id, end.name.clone());
+                if route.qos.key.is_empty() {
+                    route.qos.key = qos.key;
+                }
                 route.qos.reliability = route.qos.reliability.min(reliability);
                 route.qos.durability = route.qos.durability.max(durability);
                 route.qos.history = route.qos.history.max(history);

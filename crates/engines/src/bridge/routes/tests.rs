@@ -206,8 +206,11 @@ fn where_the_engine_tells_its_publishers_only_their_topics_come() {
 fn a_key_there_is_one_here() {
     let keyed = Qos { key: vec!["x".to_owned()], ..Qos::default() };
     let subscriber = port(Direction::Subscriber, "/a", point());
-    let routes = with_ends(vec![subscriber], "", Some(&[end(1, "/a", point(), keyed.clone())]));
-    assert_eq!(routes.into.values().next().unwrap().qos.key, keyed.key);
+    let ends = [(1, Qos::default()), (2, keyed.clone())].map(|(id, qos)| end(id, "/a", point(), qos));
+    for ends in [&ends[1..], &ends[..]] {
+        let routes = with_ends(vec![subscriber.clone()], "", Some(ends));
+        assert_eq!(routes.into.values().next().unwrap().qos.key, keyed.key, "{} publishers", ends.len());
+    }
 }
 
 /// DDS tells the names of types alone.
