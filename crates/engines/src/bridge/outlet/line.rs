@@ -123,6 +123,10 @@ fn stays(qos: &Qos, abilities: Abilities) -> Option<String> {
             "it keeps {} samples for late joiners, which a publisher of another class would not have",
             qos.history
         )),
+        (Durability::TransientLocal, ..) if abilities.keys == Support::Enforced && !qos.key.is_empty() => Some(
+            "it keeps the last sample of each instance for late joiners, which a publisher of another class would not have"
+                .to_owned(),
+        ),
         (.., Ownership::Exclusive) if abilities.matching == Support::Enforced => Some(
             "it may own the topic, whose subscribers take nothing of another publisher until it is gone".to_owned(),
         ),
@@ -133,4 +137,24 @@ fn stays(qos: &Qos, abilities: Abilities) -> Option<String> {
 fn publisher(engine: &dyn Engine, route: &Out, class: Class) -> Result<Arc<dyn Publisher>> {
     let topic = Topic { name: route.there.clone(), message: route.message.clone() };
     engine.publisher(&topic, &Qos { class, ..route.qos.clone() }).map(Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::Native;
+
+    #[test]
+    fn a_history_that_the_next_sample_does_not_replace_keeps_its_class() {
+        let durable = Qos { durability: Durability::TransientLocal, ..Qos::default() };
+        let keyed = Qos { key: vec!["x".to_owned()], ..durable.clone() };
+        let several = Qos { history: 2, ..durable.clone() };
+        let volatile = Qos { durability: Durability::Volatile, ..keyed.clone() };
+        let stay = |keys| {
+            let abilities = Abilities { keys, ..Native::ABILITIES };
+            [&volatile, &durable, &keyed, &several].map(|qos| stays(qos, abilities).is_some())
+        };
+        assert_eq!(stay(Support::Enforced), [false, false, true, true]);
+        assert_eq!(stay(Support::None), [false, false, false, true]);
+    }
 }
