@@ -1,8 +1,11 @@
 //! The samples between the threads that receive and the one that writes, in bounded memory. When it is full, new samples are dropped.
+//!
+//! The thread that writes may be stopped at any step, for as long as others want its processor, and threads that receive wait for a lock that it
+//! holds. So it does little under the lock: it takes all that wait in one step, and counts the room that it gives back before.
 
 use super::arrivals::{Arrivals, Span};
 use linux::clock::monotonic_ns;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg::{PortRef, SampleInfo};
@@ -30,6 +33,8 @@ impl Waiting {
 pub(super) struct Intake {
     memory: u64,
     state: Mutex<State>,
+    /// Samples that the thread that writes has taken, and not yet written. Nobody else locks it.
+    taken: Mutex<VecDeque<Waiting>>,
     news: Condvar,
 }
 
@@ -91,10 +96,10 @@ impl State {
         }
     }
 
-    fn release(&mut self, sample: &Waiting) {
-        self.bytes = self.bytes.saturating_sub(sample.cost());
-        if let Some(own) = self.of_topic.get_mut(sample.topic) {
-            *own = own.saturating_sub(sample.cost());
+    fn release(&mut self, topic: usize, cost: u64) {
+        self.bytes = self.bytes.saturating_sub(cost);
+        if let Some(own) = self.of_topic.get_mut(topic) {
+            *own = own.saturating_sub(cost);
         }
     }
 }
@@ -102,7 +107,7 @@ impl State {
 impl Intake {
     /// A queue of at most so many bytes; empty, it takes one sample of any size.
     pub(super) fn new(memory: u64) -> Self {
-        Self { memory, state: Mutex::default(), news: Condvar::new() }
+        Self { memory, state: Mutex::default(), taken: Mutex::default(), news: Condvar::new() }
     }
 
     /// A further topic; its index.
@@ -153,18 +158,22 @@ impl Intake {
     /// Gives back the samples in `batch`, and takes the next ones; waits for them at most `timeout`. `false`: it is closed, and none is
     /// left.
     pub(super) fn next(&self, batch: &mut Vec<Waiting>, timeout: Duration) -> bool {
-        if !batch.is_empty() {
-            let mut state = self.lock();
-            batch.iter().for_each(|sample| state.release(sample));
+        let written = costs(batch);
+        batch.clear();
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        written.iter().for_each(|(topic, cost)| state.release(*topic, *cost));
+        if taken.is_empty() {
+            let idle = |state: &mut State| state.waiting.is_empty() && !state.is_over();
+            let waited = self.news.wait_timeout_while(state, timeout, idle);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut *taken, &mut state.waiting);
         }
-        batch.clear(); // frees memory without the lock
-        let state = self.lock();
-        let idle = |state: &mut State| state.waiting.is_empty() && !state.is_over();
-        let waited = self.news.wait_timeout_while(state, timeout, idle);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let count = state.waiting.len().min(BATCH);
-        batch.extend(state.waiting.drain(..count));
-        !(state.is_over() && batch.is_empty())
+        let is_over = state.is_over();
+        drop(state);
+        let count = taken.len().min(BATCH);
+        batch.extend(taken.drain(..count));
+        !(is_over && batch.is_empty())
     }
 
     /// What each publisher's samples lack since the last call.
@@ -207,6 +216,15 @@ impl Intake {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The room that samples take, by topic.
+fn costs(batch: &[Waiting]) -> BTreeMap<usize, u64> {
+    let mut costs = BTreeMap::new();
+    for sample in batch {
+        *costs.entry(sample.topic).or_default() += sample.cost();
+    }
+    costs
 }
 
 #[cfg(test)]
@@ -276,6 +294,23 @@ mod tests {
         assert!(intake.next(&mut batch, Duration::ZERO) && batch.len() == 1, "what was taken is written");
         assert!(!intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
         assert_eq!(intake.lock().bytes, 0);
+    }
+
+    #[test]
+    fn what_waits_is_taken_in_one_step_and_its_room_given_back_as_it_is_written() {
+        let intake = Intake::new(1 << 20);
+        let (topic, count, mut batch) = (intake.add_topic(), BATCH as u64 + 2, Vec::new());
+        (1..=count).for_each(|seq| intake.take(topic, &sample(1, seq), &[]));
+        let mut next = |intake: &Intake| {
+            assert!(intake.next(&mut batch, Duration::ZERO));
+            let state = intake.lock();
+            (batch.len(), state.waiting.len(), state.bytes)
+        };
+        assert_eq!(next(&intake), (BATCH, 0, count * SAMPLE));
+        intake.take(topic, &sample(1, count + 1), &[]);
+        assert_eq!(next(&intake), (2, 1, 3 * SAMPLE), "those that came first");
+        assert_eq!(next(&intake), (1, 0, SAMPLE));
+        assert_eq!(next(&intake), (0, 0, 0));
     }
 
     #[test]
