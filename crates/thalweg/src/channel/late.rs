@@ -48,7 +48,9 @@ pub(crate) struct Hold {
 pub(crate) struct LateJoin<T> {
     hold: Hold,
     stage: Stage,
-    held: VecDeque<(u64, T)>,
+    /// Number, bytes and the sample, in the order of the numbers.
+    held: VecDeque<(u64, usize, T)>,
+    /// The sum of all bytes in `held`.
     bytes: usize,
     /// Samples up to this one were delivered before the channel came back.
     after: u64,
@@ -89,7 +91,7 @@ impl<T> LateJoin<T> {
         let mut late = Self::new(after, hold);
         for (seq, size, sample) in held {
             late.bytes += size;
-            late.held.push_back((seq, sample));
+            late.held.push_back((seq, size, sample));
         }
         late
     }
@@ -105,7 +107,7 @@ impl<T> LateJoin<T> {
 
     fn judge(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
         let came = seq <= self.after || self.was_given(seq) || self.ahead.contains(&seq);
-        let place = self.held.binary_search_by_key(&seq, |(held, _)| *held);
+        let place = self.held.binary_search_by_key(&seq, |(held, ..)| *held);
         let (Err(place), false) = (place, came || self.stage == Stage::HandedOver) else { return Verdict::Drop };
         let later = [self.given.map(|(_, last)| last), self.ahead.last().copied()];
         if later.into_iter().flatten().any(|last| seq < last) {
@@ -116,7 +118,7 @@ impl<T> LateJoin<T> {
             if now < until && self.held.len() < self.hold.samples && self.bytes + size <= self.hold.bytes {
                 self.stage = Stage::Holding(Some((until, first)));
                 self.bytes += size;
-                self.held.insert(place, (seq, keep()));
+                self.held.insert(place, (seq, size, keep()));
                 return Verdict::Hold;
             }
             self.stage = Stage::Live(first);
@@ -165,7 +167,11 @@ impl<T> LateJoin<T> {
             self.holes.push_back((last + 1, seq - 1));
         }
         self.given = Some((self.given.map_or(seq, |(first, _)| first), seq));
-        self.held.retain(|(held, _)| *held != seq);
+        if let Ok(place) = self.held.binary_search_by_key(&seq, |(held, ..)| *held)
+            && let Some((_, size, _)) = self.held.remove(place)
+        {
+            self.bytes -= size;
+        }
         Some(matches!(self.stage, Stage::Live(_)) || self.ahead.last().is_some_and(|last| seq < *last))
     }
 
@@ -173,7 +179,7 @@ impl<T> LateJoin<T> {
     /// channel.
     pub(crate) fn end(&mut self) -> Option<(u64, u64)> {
         let missing =
-            self.held.front().map(|(first, _)| (self.last_given().saturating_add(1), first.saturating_sub(1)));
+            self.held.front().map(|(first, ..)| (self.last_given().saturating_add(1), first.saturating_sub(1)));
         let broke_off = self.given_up && matches!(self.stage, Stage::Holding(_));
         if !matches!(self.stage, Stage::Over | Stage::HandedOver) {
             self.stage = Stage::Ended;
@@ -213,17 +219,18 @@ impl<T> LateJoin<T> {
 
     /// The samples beyond the history that are here already.
     pub(crate) fn here(&self) -> impl Iterator<Item = u64> {
-        self.ahead.iter().copied().chain(self.held.iter().map(|(seq, _)| *seq))
+        self.ahead.iter().copied().chain(self.held.iter().map(|(seq, ..)| *seq))
     }
 
     /// The next held sample that may be delivered now. During the hold, these are the samples that the history has passed.
     pub(crate) fn released(&mut self) -> Option<T> {
         let passed = |seq: u64| self.given.is_some_and(|(_, last)| seq < last);
-        let (seq, _) = self.held.front()?;
+        let (seq, ..) = self.held.front()?;
         if matches!(self.stage, Stage::Holding(_)) && !passed(*seq) {
             return None;
         }
-        let (seq, sample) = self.held.pop_front()?;
+        let (seq, size, sample) = self.held.pop_front()?;
+        self.bytes -= size;
         self.note_delivered(seq);
         Some(sample)
     }

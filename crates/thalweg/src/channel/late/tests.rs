@@ -167,6 +167,16 @@ fn samples_that_could_wait_no_longer_are_left_out_by_the_next_channel() {
 }
 
 #[test]
+fn a_sample_that_waits_no_longer_leaves_its_room_to_others() {
+    let mut late = LateJoin::new(0, HOLD);
+    let hold = |late: &mut LateJoin<u64>, seq| late.live(seq, HOLD.bytes, 0, || seq);
+    assert_eq!((hold(&mut late, 2), late.history(2), hold(&mut late, 4)), (Verdict::Hold, Some(false), Verdict::Hold));
+    assert_eq!((late.history(5), released(&mut late), hold(&mut late, 7)), (Some(false), vec![4], Verdict::Hold));
+    assert_eq!((late.give_up(), late.end(), released(&mut late)), (Some(5), Some((6, 6)), vec![7]));
+    assert_eq!(hold(&mut late.next(5), 8), Verdict::Hold);
+}
+
+#[test]
 fn the_samples_that_are_left_out_are_bounded() {
     let mut late = LateJoin::new(0, HOLD);
     assert_eq!((late.live(2, 10, 0, || 2), late.give_up()), (Verdict::Hold, Some(0)));
