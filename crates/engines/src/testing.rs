@@ -178,14 +178,14 @@ pub fn keep_last_keeps_the_newest(made: Made) {
     let held_up = go_on; // goes before the subscriber, which waits for its callback
     until("the publisher is wanted", || publisher.is_wanted());
     let take = |number: u32| publisher.publish(&written(&number.to_le_bytes())).is_ok();
-    let next = || told.recv_timeout(PATIENCE).expect("a sample");
+    let next = |after| told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no sample after {after:?}"));
     assert!(take(0));
-    assert_eq!(next(), 0);
+    assert_eq!(next(None), 0);
     let newest = (1..=1000).fold(None, |newest, number| if take(number) { Some(number) } else { newest });
     drop(held_up);
     let mut got = 0;
     while newest.is_some_and(|newest| got < newest) {
-        let came = next();
+        let came = next(Some((got, newest)));
         assert!(came > got, "{came} after {got}");
         got = came;
     }
