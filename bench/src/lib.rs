@@ -135,6 +135,7 @@ mod tests {
                 segments: None,
                 map: None,
                 boundary: false,
+                labels: false,
                 encapsulation: 0,
             }
             .steps();

@@ -190,7 +190,7 @@ pub fn keep_last_keeps_the_newest(made: Made) {
         got = came;
     }
     assert!(take(1001));
-    assert_eq!((Some(got), next()), (newest, 1001), "the newest, and then what comes after it");
+    assert_eq!((Some(got), next(None)), (newest, 1001), "the newest, and then what comes after it");
     drop(subscriber);
 }
 
