@@ -55,10 +55,12 @@ fn marks_follow_the_class(name: &str, address: &str, there: &dyn Engine, open: i
     let [mut arm, mut map] = ["/arm", "/map"].map(|name| {
         let (tell, told) = channel();
         let topic = Topic { name: name.to_owned(), message: message.clone() };
-        let deliver = Box::new(move |_: &Sample<'_>| drop(tell.send(())));
+        let deliver = Box::new(move |_: &Sample<'_>| {
+            let _ = tell.send(());
+        });
         let subscriber = there.subscriber(&topic, &Qos::default(), deliver).unwrap();
         let block = Queue::Block { limit: 1024, up_to_us: 10_000_000 };
-        let mut publisher = here.publisher::<Text>(name).named(format!("/talker{name}")).queue(block).open().unwrap();
+        let publisher = here.publisher::<Text>(name).named(format!("/talker{name}")).queue(block).open().unwrap();
         assert!(publisher.wait_connected(1, LONG));
         (publisher, told, subscriber)
     });
