@@ -153,17 +153,28 @@ impl Listener {
         lines.iter().for_each(|line| self.note(&read(line)));
         let span = |given: &Vec<(u64, bool)>| {
             let live: Vec<u64> = given.iter().filter(|(_, historical)| !historical).map(|(seq, _)| *seq).collect();
-            let disorder = live.windows(2).find(|two| two[1] <= two[0]);
-            let mut all: Vec<u64> = given.iter().map(|(seq, _)| *seq).collect();
+            let mut all = given.clone();
             all.sort_unstable();
-            let gap = all.windows(2).find(|two| two[1] != two[0] + 1);
-            let (first, last, marked) = (all[0], all[all.len() - 1], given.len() - live.len());
-            assert_eq!((gap, disorder), (None, None), "of {first} to {last}, {marked} of them historical");
+            let (first, last, marked) = (all[0].0, all[all.len() - 1].0, given.len() - live.len());
+            let disorder: Vec<_> = live.windows(2).filter(|two| two[1] <= two[0]).map(|two| (two[0], two[1])).collect();
+            let pairs = || all.windows(2).map(|two| (two[0], two[1]));
+            let twice: Vec<_> = pairs().filter(|(one, next)| one.0 == next.0).collect();
+            let gaps: Vec<_> = pairs().filter(|(one, next)| next.0 > one.0 + 1).collect();
+            let wrong = [told("disorder", disorder), told("twice", twice), told("gaps", gaps)].concat();
+            assert!(wrong.is_empty(), "of {first} to {last}, {marked} of them historical:{wrong}");
             println!("FIGURE hosts: {first} to {last}: {marked} historical");
             (first, last)
         };
         self.given.values().map(span).collect()
     }
+}
+
+/// The first few of these pairs, in words; empty: there are none.
+fn told(what: &str, pairs: Vec<impl std::fmt::Debug>) -> String {
+    if pairs.is_empty() {
+        return String::new();
+    }
+    format!(" {} {what}: {:?}", pairs.len(), &pairs[..pairs.len().min(20)])
 }
 
 const PUBLISH: &str = "pub /cam --rate 500 --size 100 --port /out --reliable --transient-local --history 20000 \
