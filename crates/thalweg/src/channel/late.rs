@@ -9,7 +9,8 @@
 //!
 //! A channel may end before its history. Live samples that wait then go on waiting on the next channel, whose history brings the rest.
 //! If the history ends first, because the publisher is dead, they follow what came of it. The next channel, if there is one after all,
-//! leaves them out.
+//! leaves them out. Samples of a channel that is over may be read when the next one has begun, as datagrams that wait in a socket are:
+//! they join the next one's history, which brings most of them itself.
 
 mod latecomer;
 
@@ -59,16 +60,19 @@ pub(crate) struct LateJoin<T> {
     holes: VecDeque<(u64, u64)>,
     /// The channel ended before its history.
     given_up: bool,
-    /// Samples that were delivered before the history came to them, and before the first live one of this channel or after its end.
+    /// Samples that were delivered and may be brought again: those that waited, those after the end of a channel, and those that the history
+    /// had not come to.
     ahead: BTreeSet<u64>,
+    /// The first live sample of this channel, which brings all that follow.
+    first: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
-    /// Live samples wait, at most until this time. This was the first of this channel.
-    Holding(Option<(u64, u64)>),
-    /// Live samples from this one on were delivered.
-    Live(u64),
+    /// Live samples wait, at most until this time.
+    Holding(Option<u64>),
+    /// Live samples, from the first one on, were delivered.
+    Live,
     /// The history is over.
     Ended,
     /// A live sample was delivered after the history: no more samples have to be compared.
@@ -81,8 +85,8 @@ impl<T> LateJoin<T> {
     /// The start, before any sample. Samples up to `after` were delivered on an earlier channel.
     pub(crate) fn new(after: u64, hold: Hold) -> Self {
         let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), VecDeque::new());
-        let (given, given_up, ahead) = (None, false, BTreeSet::new());
-        Self { hold, stage, held, bytes: 0, after, given, holes, given_up, ahead }
+        let (given, given_up, ahead, first) = (None, false, BTreeSet::new(), None);
+        Self { hold, stage, held, bytes: 0, after, given, holes, given_up, ahead, first }
     }
 
     /// The same, with live samples that wait already, and their bytes.
@@ -98,29 +102,26 @@ impl<T> LateJoin<T> {
     /// A live sample came. `keep` is called if it waits.
     pub(crate) fn live(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
         let verdict = self.judge(seq, size, now, keep);
-        if matches!(verdict, Verdict::Deliver { .. }) {
-            self.note_delivered(seq);
+        let is_ahead = self.given_up || (self.stage == Stage::Live && self.is_before_first(seq));
+        if is_ahead && matches!(verdict, Verdict::Deliver { .. }) {
+            self.note_ahead(seq);
         }
         verdict
     }
 
     fn judge(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
-        let came = seq <= self.after || self.was_given(seq) || self.ahead.contains(&seq);
-        let place = self.held.binary_search_by_key(&seq, |(held, ..)| *held);
-        let (Err(place), false) = (place, came || self.stage == Stage::HandedOver) else { return Verdict::Drop };
-        let later = [self.given.map(|(_, last)| last), self.ahead.last().copied()];
-        if later.into_iter().flatten().any(|last| seq < last) {
+        let Some(place) = self.place(seq).filter(|_| self.stage != Stage::HandedOver) else { return Verdict::Drop };
+        if self.is_overtaken(seq) {
             return Verdict::Deliver { historical: true };
         }
-        if let Stage::Holding(since) = self.stage {
-            let (until, first) = since.unwrap_or((now.saturating_add(self.hold.ns), seq));
-            if now < until && self.held.len() < self.hold.samples && self.bytes + size <= self.hold.bytes {
-                self.stage = Stage::Holding(Some((until, first)));
-                self.bytes += size;
-                self.held.insert(place, (seq, size, keep()));
-                return Verdict::Hold;
+        self.first = self.first.or(Some(seq));
+        if let Stage::Holding(until) = self.stage {
+            let until = until.unwrap_or(now.saturating_add(self.hold.ns));
+            if now < until && self.has_room(size) {
+                self.stage = Stage::Holding(Some(until));
+                return self.hold(place, (seq, size, keep()));
             }
-            self.stage = Stage::Live(first);
+            self.stage = Stage::Live;
         }
         if self.stage == Stage::Ended {
             self.stage = Stage::Over;
@@ -128,12 +129,47 @@ impl<T> LateJoin<T> {
         Verdict::Deliver { historical: place < self.held.len() }
     }
 
-    /// Notes a sample that the history, of this channel or the next, would bring again.
-    fn note_delivered(&mut self, seq: u64) {
-        let ahead = self.given_up || matches!(self.stage, Stage::Live(first) if seq < first);
-        if !ahead {
-            return;
+    /// A sample of the channel before this one came, which has ended. Unlike a live sample's, its number says nothing of those that follow.
+    pub(crate) fn of_earlier(&mut self, seq: u64, size: usize, now: u64, keep: impl FnOnce() -> T) -> Verdict {
+        let is_wanted = self.is_before_first(seq) && self.stage != Stage::HandedOver;
+        let Some(place) = self.place(seq).filter(|_| is_wanted) else { return Verdict::Drop };
+        let is_overtaken = self.is_overtaken(seq);
+        let waits = matches!(self.stage, Stage::Holding(until) if until.is_none_or(|until| now < until));
+        if waits && !is_overtaken && self.has_room(size) {
+            return self.hold(place, (seq, size, keep()));
         }
+        self.note_ahead(seq);
+        Verdict::Deliver { historical: is_overtaken || self.stage != Stage::Ended || place < self.held.len() }
+    }
+
+    fn hold(&mut self, place: usize, sample: (u64, usize, T)) -> Verdict {
+        self.bytes += sample.1;
+        self.held.insert(place, sample);
+        Verdict::Hold
+    }
+
+    /// `true` if no live sample of this channel has this number.
+    fn is_before_first(&self, seq: u64) -> bool {
+        self.first.is_none_or(|first| seq < first)
+    }
+
+    /// The place of a sample among those that wait; `None`: it came already.
+    fn place(&self, seq: u64) -> Option<usize> {
+        let came = seq <= self.after || self.was_given(seq) || self.ahead.contains(&seq);
+        self.held.binary_search_by_key(&seq, |(held, ..)| *held).err().filter(|_| !came)
+    }
+
+    /// `true` if the history, or samples ahead of it, are beyond this one.
+    fn is_overtaken(&self, seq: u64) -> bool {
+        let later = [self.given.map(|(_, last)| last), self.ahead.last().copied()];
+        later.into_iter().flatten().any(|last| seq < last)
+    }
+
+    fn has_room(&self, size: usize) -> bool {
+        self.held.len() < self.hold.samples && self.bytes + size <= self.hold.bytes
+    }
+
+    fn note_ahead(&mut self, seq: u64) {
         self.ahead.insert(seq);
         if self.ahead.len() > MOST_AHEAD
             && let Some(first) = self.ahead.pop_first()
@@ -152,7 +188,7 @@ impl<T> LateJoin<T> {
     pub(crate) fn history(&mut self, seq: u64) -> Option<bool> {
         let new = match self.stage {
             Stage::Holding(_) => true,
-            Stage::Live(first) => seq < first,
+            Stage::Live => self.is_before_first(seq),
             Stage::Ended | Stage::Over | Stage::HandedOver => false,
         };
         let came = seq <= self.after || self.given.is_some_and(|(_, last)| seq <= last) || self.ahead.contains(&seq);
@@ -171,7 +207,7 @@ impl<T> LateJoin<T> {
         {
             self.bytes -= size;
         }
-        Some(matches!(self.stage, Stage::Live(_)) || self.ahead.last().is_some_and(|last| seq < *last))
+        Some(self.stage == Stage::Live || self.ahead.last().is_some_and(|last| seq < *last))
     }
 
     /// The history is over, or does not come. Returns the first and the last number that may be missing because it broke off with its
@@ -188,7 +224,7 @@ impl<T> LateJoin<T> {
 
     /// More of the history may come.
     pub(crate) fn is_under_way(&self) -> bool {
-        !self.given_up && matches!(self.stage, Stage::Holding(_) | Stage::Live(_))
+        !self.given_up && matches!(self.stage, Stage::Holding(_) | Stage::Live)
     }
 
     /// The channel ended, and another one is to get the rest. Returns the last sample up to which all were delivered. `None`: no
@@ -211,9 +247,16 @@ impl<T> LateJoin<T> {
         let mut next = Self::new(after.max(self.after), self.hold);
         next.held = std::mem::take(&mut self.held);
         next.bytes = std::mem::take(&mut self.bytes);
-        next.ahead = std::mem::take(&mut self.ahead);
+        next.ahead = self.ahead.split_off(&next.after.saturating_add(1));
         self.stage = Stage::HandedOver;
         next
+    }
+
+    /// The last sample that the history or an earlier channel delivered here (0: none), or that waits and is due.
+    pub(crate) fn last(&self) -> u64 {
+        let due = self.held.back().filter(|_| !matches!(self.stage, Stage::Holding(_)));
+        let last = [due.map(|(seq, ..)| *seq), self.given.map(|(_, last)| last), self.ahead.last().copied()];
+        last.into_iter().flatten().max().unwrap_or(0)
     }
 
     /// The samples beyond the history that are here already.
@@ -230,7 +273,7 @@ impl<T> LateJoin<T> {
         }
         let (seq, size, sample) = self.held.pop_front()?;
         self.bytes -= size;
-        self.note_delivered(seq);
+        self.note_ahead(seq);
         Some(sample)
     }
 

@@ -32,7 +32,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct SubscriberEnd {
     /// The present channel, as long as [`Progress::Open`] has its number.
     open: Option<Arc<Channel>>,
-    /// The channel before the present one, unless its history was not complete. A thread may have delivered from it while this end cut it.
+    /// The channel before the present one, unless its history was not complete. A thread may have delivered from it while this end cut it,
+    /// and may still read.
     before: Option<Arc<Channel>>,
     /// The channel before the present one, if it ended before its history. Samples may wait there.
     unfinished: Option<Arc<Channel>>,
@@ -192,19 +193,30 @@ impl Control {
             return None;
         }
         channel.counters.made_up.store(u64::MAX, Ordering::Relaxed);
-        let (after, account) = (before.map_or(0, |(_, seq)| seq), || channel.account.clone());
-        let unfinished = self.ends.get_mut(&pair).and_then(|end| end.unfinished.take());
-        let late = match unfinished.filter(|its| its.incarnation == channel.incarnation) {
-            None => Latecomer::new(after, account()),
-            // While a callback runs nothing is handed over, and all that came counts as delivered.
-            Some(its) => {
-                let next = its.gate.next_history(after, account());
-                next.unwrap_or_else(|| Latecomer::new(after.max(came_by(&its)), account()))
-            }
-        };
-        let late = Arc::new(late);
+        let after = before.map_or(0, |(_, seq)| seq);
+        let late = self.next_history(pair, channel, after);
         channel.gate.wait_for_history(late.clone());
         Some(late)
+    }
+
+    /// The waiting place of a channel's samples; its history follows sample `after`, or later ones that the channel before delivered since it
+    /// ended. The thread of that one may still read samples.
+    fn next_history(&mut self, pair: Pair, channel: &Channel, after: u64) -> Arc<Latecomer> {
+        let make = |last: u64| Arc::new(Latecomer::new(after.max(last), channel.account.clone()));
+        let Some(end) = self.ends.get_mut(&pair) else { return make(0) };
+        let incarnation = channel.incarnation;
+        if let Some(its) = end.unfinished.take().filter(|its| its.incarnation == incarnation)
+            && let Some(next) = its.gate.next_history(after, channel.account.clone())
+        {
+            return its.gate.followed_by(|| 0, |_| Arc::new(next));
+        }
+        match end.before.as_ref().filter(|its| its.incarnation == incarnation) {
+            Some(its) => {
+                let came = came_by(its); // including what came by its own history
+                its.gate.followed_by(|| its.counters.last_seq.load(Ordering::Relaxed).max(came), make)
+            }
+            None => make(0),
+        }
     }
 
     /// Fetches a channel's history after the publisher has added the channel: samples that are not in the history arrive live. Where there
@@ -260,6 +272,7 @@ impl Control {
         if !self.is_open(channel) {
             return; // an older channel; the present one continues
         }
+        channel.gate.ended();
         let history = channel.gate.give_up_history();
         let last = history.unwrap_or_else(|| came_by(channel));
         let delivered = (last > 0).then_some((channel.incarnation, last));

@@ -219,3 +219,81 @@ proptest! {
         prop_assert!(unmarked.is_sorted(), "{:?}", got);
     }
 }
+
+#[test]
+fn samples_of_the_channel_before_that_are_read_late_join_the_history() {
+    let (drop, hold) = (Verdict::Drop, Verdict::Hold);
+    let mut late = LateJoin::new(3, HOLD);
+    assert_eq!([3, 5, 7].map(|seq| late.of_earlier(seq, 10, 0, || seq)), [drop, hold, hold]);
+    assert_eq!(late.live(9, 10, 0, || 9), hold);
+    assert_eq!([4, 5, 6].map(|seq| late.history(seq)), [Some(false); 3]);
+    assert_eq!([5, 6, 9, 8].map(|seq| late.of_earlier(seq, 10, 0, || seq)), [drop, drop, drop, hold]);
+    assert_eq!((late.end(), released(&mut late)), (None, vec![7, 8, 9]));
+}
+
+#[test]
+fn samples_of_the_channel_before_that_its_history_does_not_keep_come_once_and_are_marked_after_later_ones() {
+    let deliver = |historical| Verdict::Deliver { historical };
+    let mut late = LateJoin::new(3, HOLD);
+    assert_eq!((late.end(), late.of_earlier(5, 10, 0, || 5)), (None, deliver(false)));
+    assert_eq!([5, 6].map(|seq| late.live(seq, 10, 0, || seq)), [Verdict::Drop, deliver(false)]);
+    let verdicts = [deliver(true), Verdict::Drop, Verdict::Drop];
+    assert_eq!([4, 5, 6].map(|seq| late.of_earlier(seq, 10, 0, || seq)), verdicts);
+}
+
+/// Regression: the channel ended before they were delivered, and the next one brought them again.
+#[test]
+fn samples_that_are_due_count_as_delivered() {
+    let mut next = given_up().next(5);
+    assert_eq!((next.last(), next.history(6), next.last()), (0, Some(false), 6));
+    next.end();
+    assert_eq!((next.last(), released(&mut next), next.last()), (21, vec![20, 21], 21));
+}
+
+proptest! {
+    /// The thread of the channel before reads on, while the next one brings both streams, from a history of any depth.
+    #[test]
+    fn with_samples_of_the_channel_before_each_comes_once(
+        earlier in 0u64..6, left_out in 0u64..4, meanwhile in 0u64..4, after in 0u64..6, depth in 0u64..12,
+        order in prop::collection::vec((0_usize..3, 0u64..60), 0..40),
+    ) {
+        let (mut late, mut got, mut now) = (LateJoin::new(2, HOLD), Vec::new(), 0);
+        let first = 2 + earlier + left_out + 1;
+        let asked = first - 1 + meanwhile;
+        let all: [Vec<u64>; 3] = [
+            (3..=2 + earlier).collect(),
+            (first..=asked + after).collect(),
+            (asked.saturating_sub(depth) + 1..=asked).collect(),
+        ];
+        let mut streams = all.clone().map(VecDeque::from);
+        let rest = (0..120).map(|step| (step % 3, 1));
+        for (stream, passed) in order.into_iter().chain(rest) {
+            now += passed;
+            let (next, mut marked) = (streams[stream].pop_front(), None);
+            match (stream, next) {
+                (2, None) => {
+                    late.end();
+                }
+                (2, Some(seq)) => marked = late.history(seq),
+                (_, Some(seq)) => {
+                    let verdict = match stream {
+                        0 => late.of_earlier(seq, 10, now, || seq),
+                        _ => late.live(seq, 10, now, || seq),
+                    };
+                    if let Verdict::Deliver { historical } = verdict {
+                        marked = Some(historical);
+                    }
+                }
+                (_, None) => {}
+            }
+            got.extend(released(&mut late).into_iter().map(|seq| (seq, false)));
+            got.extend(next.zip(marked));
+        }
+        let mut numbers: Vec<u64> = got.iter().map(|(seq, _)| *seq).collect();
+        numbers.sort_unstable();
+        let expected: BTreeSet<u64> = all.into_iter().flatten().filter(|seq| *seq > 2).collect();
+        prop_assert_eq!(numbers, expected.into_iter().collect::<Vec<_>>(), "{:?}", got);
+        let unmarked: Vec<u64> = got.iter().filter(|(_, marked)| !marked).map(|(seq, _)| *seq).collect();
+        prop_assert!(unmarked.is_sorted(), "{:?}", got);
+    }
+}
