@@ -319,7 +319,7 @@ mod tests {
         };
         let node = |info: &PortInfo| port_row(&Port { info, node: "bridge", node_id: NodeId(1) }).pop();
         assert_eq!(node(&info).as_deref(), Some("bridge"));
-        info.foreign = Some(Foreign { engine: "ros2".into(), name: "/talker/chatter".into(), beside: false });
+        info.foreign = Some(Foreign { engine: "ros2".into(), name: "/talker/chatter".into(), ..Foreign::default() });
         assert_eq!(node(&info).as_deref(), Some("bridge for ros2 /talker/chatter"));
     }
 }

@@ -162,12 +162,12 @@ fn a_port_has_the_type_that_it_states() {
 #[test]
 fn the_foreign_end_of_a_bridge_is_known_to_others() {
     let [bridge, there] = nodes("foreign");
-    let talker = Foreign { engine: "ros2".to_owned(), name: "/talker/chatter".to_owned(), beside: false };
+    let talker = Foreign { engine: "ros2".to_owned(), name: "/talker/chatter".to_owned(), ..Foreign::default() };
     let builder = bridge.publisher::<Untyped>("/chatter").named("/bridge/chatter").foreign(talker.clone());
     let _publisher = builder.described(TypeDescription::of::<Point>()).open().unwrap();
     assert!(there.wait_until(LONG, || there.holder("/bridge/chatter").is_some()));
     assert_eq!(there.holder("/bridge/chatter").unwrap().1.foreign, Some(talker));
-    let unseen = Foreign { engine: "ros2".to_owned(), name: "a\u{1b}[2J".to_owned(), beside: false };
+    let unseen = Foreign { engine: "ros2".to_owned(), name: "a\u{1b}[2J".to_owned(), ..Foreign::default() };
     let refused = bridge.subscriber::<Untyped>("/chatter").foreign(unseen).open();
     assert!(matches!(&refused, Err(Error::Usage(why)) if why.contains("control character")), "{:?}", refused.err());
 }

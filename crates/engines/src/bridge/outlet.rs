@@ -109,7 +109,7 @@ impl Outlet {
         self.request.clone_from(&request);
         let (Some(request), Some(first)) = (request, first) else { return Ok(()) };
         let (lines, own) = (self.lines.clone(), node.id());
-        let foreign = Foreign { engine: engine.to_owned(), name: first.route.there.clone(), beside: false };
+        let foreign = Foreign { engine: engine.to_owned(), name: first.route.there.clone(), ..Foreign::default() };
         let builder = node.subscriber::<Untyped>(topic).qos(request).foreign(foreign);
         let opened = builder.callback(move |sample| {
             if sample.info().node != own {

@@ -1,7 +1,7 @@
 //! The document in which a node describes itself. JSON on the wire; unknown fields are ignored.
 
-use super::Ports;
 use super::matching::topic_matches;
+use super::{Foreign, Ports};
 use crate::carrier;
 use crate::codec::TypeDescription;
 use qos::{Durability, Place, PullBuffer, Qos};
@@ -92,25 +92,6 @@ pub struct PortInfo {
     pub foreign: Option<Foreign>,
 }
 
-/// An end in another system, for which a bridge has a port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Foreign {
-    /// The system, such as `ros2`.
-    pub engine: String,
-    /// The end's name there, such as `/talker/chatter`.
-    pub name: String,
-    /// Of a publisher: another port of the bridge has the same samples under another type, and subscribers to any type take them from that
-    /// one. Default: no.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub beside: bool,
-}
-
-impl fmt::Display for Foreign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.engine, self.name)
-    }
-}
-
 /// A subscriber's role for histories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -142,7 +123,7 @@ impl PortInfo {
     /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
     pub(crate) fn weight(&self) -> usize {
         let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _, foreign } = self;
-        let foreign = foreign.as_ref().map_or(0, |end| end.engine.len() + end.name.len() + 2 * PIECE);
+        let foreign: usize = foreign.iter().flat_map(|end| end.texts()).map(|text| text.len() + PIECE).sum();
         let texts = 2 * (name.len() + topic.len()) + 3 * PIECE + foreign;
         let itself = ENTRY + PIECE + COUNTS + size_of::<Self>();
         itself + texts + named(carriers) + policies(qos) + message.weight() + INDEXED

@@ -6,7 +6,9 @@
 
 use super::directory::{WAYS, rank};
 use super::matching::{LONGEST_NAME, check_name, check_pattern};
-use super::{Direction, Document, NodeId, NotKept, Origin, Peer, PortInfo, Ports, RelayLoad, limits};
+use super::{
+    Direction, Document, Foreign, MOST_PASSED, NodeId, NotKept, Origin, Peer, PortInfo, Ports, RelayLoad, limits,
+};
 use crate::codec::TypeDescription;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -115,14 +117,19 @@ pub(crate) fn check_port(port: &PortInfo) -> Result<(), Refusal> {
     };
     check_name(&port.name).and(topic).map_err(|e| Refusal { limit: "names", because: e.to_string() })?;
     check_type(&port.message)?;
-    let foreign = port.foreign.iter().flat_map(|end| [&end.engine, &end.name]);
-    foreign.map(String::as_str).try_for_each(check_text)?;
+    port.foreign.iter().try_for_each(check_foreign)?;
     port.qos.check_texts().map_err(|wrong| {
         let because = format!("{}, allowed is {}", wrong.policy, wrong.against);
         Refusal { limit: "policies", because }
     })?;
     at_most("carriers of a port", port.carriers.len(), MOST_CARRIERS)?;
     port.carriers.iter().try_for_each(|carrier| check_text(carrier.as_str()))
+}
+
+/// Checks the end in another system for which a port is.
+pub(crate) fn check_foreign(end: &Foreign) -> Result<(), Refusal> {
+    at_most("places that samples have passed", end.passed.len(), MOST_PASSED)?;
+    end.texts().try_for_each(check_text)
 }
 
 /// Checks a peer's type: readers by it, for a key, a filter or a person, read no further than its limits.

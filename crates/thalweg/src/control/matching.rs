@@ -212,6 +212,7 @@ pub fn compare(publisher: &PortInfo, subscriber: &PortInfo) -> Match {
     if directions != (Direction::Publisher, Direction::Subscriber)
         || !topic_matches(&subscriber.topic, &publisher.topic)
         || beside
+        || returns(publisher, subscriber)
     {
         return Match::NotSameTopic;
     }
@@ -223,6 +224,12 @@ pub fn compare(publisher: &PortInfo, subscriber: &PortInfo) -> Match {
         .chain(compare_carriers(publisher, subscriber))
         .collect();
     if between.is_empty() { Match::Matched(given_up) } else { Match::Mismatched(between) }
+}
+
+/// `true` for ports of bridges of which the subscriber's leads to a network in which the publisher's samples have been.
+fn returns(publisher: &PortInfo, subscriber: &PortInfo) -> bool {
+    let (Some(from), Some(to)) = (&publisher.foreign, &subscriber.foreign) else { return false };
+    from.has_passed(&to.place())
 }
 
 fn compare_type(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Mismatch> {
@@ -287,6 +294,7 @@ fn compare_carriers(publisher: &PortInfo, subscriber: &PortInfo) -> Option<Misma
 mod tests {
     use super::*;
     use crate::codec::RosType;
+    use crate::control::Foreign;
     use proptest::prelude::*;
     use qos::Reliability;
     use std::sync::Arc;
@@ -422,13 +430,34 @@ mod tests {
         let (mut offered, mut wanted) = (port(Direction::Publisher, "/a"), port(Direction::Subscriber, "/a"));
         let mut found = |beside: bool, message: TypeDescription| {
             let (engine, name) = ("zenoh".to_owned(), "/a".to_owned());
-            offered.foreign = Some(crate::control::Foreign { engine, name, beside });
+            offered.foreign = Some(Foreign { engine, name, beside, ..Foreign::default() });
             wanted.message = message;
             policy(compare(&offered, &wanted))
         };
         let stated = || TypeDescription::opaque("image");
         assert_eq!([found(false, TypeDescription::any()), found(false, stated())], ["matched"; 2]);
         assert_eq!([&found(true, TypeDescription::any())[..], &found(true, stated())], ["not same topic", "matched"]);
+    }
+
+    #[test]
+    fn what_comes_from_a_network_does_not_go_back_to_it() {
+        let end = |engine: &str, network: &str| {
+            let (engine, network) = (engine.to_owned(), network.to_owned());
+            Some(Foreign { engine, name: "/a".to_owned(), network, ..Foreign::default() })
+        };
+        let found = |from: Option<Foreign>, to: Option<Foreign>| {
+            let [mut offered, mut wanted] = [Direction::Publisher, Direction::Subscriber].map(|d| port(d, "/a"));
+            (offered.foreign, wanted.foreign) = (from, to);
+            policy(compare(&offered, &wanted))
+        };
+        for (from, to) in [(end("dds", ""), end("dds", "")), (end("dds", "left"), end("dds", ""))] {
+            assert_eq!(found(from, to), "not same topic");
+        }
+        for (from, to) in
+            [(end("dds", "left"), end("dds", "right")), (end("dds", ""), end("mqtt", "")), (end("dds", ""), None)]
+        {
+            assert_eq!(found(from, to), "matched");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@
 pub(crate) mod directory;
 pub(crate) mod discovery;
 mod document;
+mod foreign;
 pub(crate) mod kept;
 pub(crate) mod limits;
 pub(crate) mod links;
@@ -32,7 +33,8 @@ pub use ports::Ports;
 
 pub(crate) use discovery::{Discovery, Event, Sink};
 pub(crate) use document::{Change, kept_at_publisher};
-pub use document::{Direction, Document, Foreign, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
+pub use document::{Direction, Document, NodeId, NotKept, PortId, PortInfo, PullRole, RelayLoad};
+pub use foreign::{Foreign, MOST_PASSED};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

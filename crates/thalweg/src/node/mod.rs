@@ -25,7 +25,7 @@ use crate::channel::PortRef;
 use crate::channel::flow::Sending;
 use crate::clock::{ClockOffset, Exchange};
 use crate::codec::{Message, PolicyFields, TypeDescription};
-use crate::control::limits::{check_text, check_type};
+use crate::control::limits::{check_foreign, check_type};
 use crate::control::local::shares::{Shares, of_name};
 use crate::control::matching::{absolute, check_name, check_pattern};
 use crate::control::{Direction, Document, Foreign, NodeId, PortId, PortInfo, PullRole};
@@ -98,8 +98,7 @@ impl PortRequest {
             return Err(Error::Usage("* is no type, but any: state one with described()".to_owned()));
         }
         check_type(&message).map_err(|wrong| Error::Usage(format!("type {}: {}", message.name, wrong.because)))?;
-        let foreign = self.foreign.iter().flat_map(|end| [&end.engine, &end.name]);
-        let wrong = foreign.map(String::as_str).try_for_each(check_text);
+        let wrong = self.foreign.iter().try_for_each(check_foreign);
         wrong.map_err(|wrong| Error::Usage(format!("foreign end: {}", wrong.because)))?;
         Ok(message)
     }

@@ -258,7 +258,7 @@ impl Topics {
             None => there.to_owned(),
         };
         let beside = is_beside(&self.route, there);
-        let foreign = Foreign { engine: self.engine.to_owned(), name, beside };
+        let foreign = Foreign { engine: self.engine.to_owned(), name, beside, ..Foreign::default() };
         let (thin, expected) = (Thin::of(&qos), self.expected(topic, &qos, beside));
         let builder = self.node.publisher::<Untyped>(topic).qos(qos).foreign(foreign);
         let publisher = builder.described(self.route.message.clone()).open()?;

@@ -47,7 +47,7 @@ fn each_publisher_leaves_and_each_subscribed_topic_comes() {
 
 #[test]
 fn ports_of_other_bridges_have_no_route_but_by_a_rule() {
-    let foreign = |engine: &str| Some(Foreign { engine: engine.to_owned(), name: "x".to_owned(), beside: false });
+    let foreign = |engine: &str| Some(Foreign { engine: engine.to_owned(), name: "x".to_owned(), ..Foreign::default() });
     let bridged = |direction, engine| PortInfo { foreign: foreign(engine), ..port(direction, "/a", point()) };
     let both = |engine| vec![bridged(Direction::Publisher, engine), bridged(Direction::Subscriber, engine)];
     let transit = "[[rule]]\ntransit = \"yes\"";
