@@ -8,19 +8,23 @@
 //! | `routes` | the routes that are wanted |
 //! | `early` | samples that wait until their way is known |
 //! | `left` | subscribers that have just gone, whose routes stay for a moment |
+//! | `place` | the network there, and ways that would lead back to it |
+//! | `demands` | what is asked of bridges to other networks |
 //! | `notice` | its state, and what a person should know |
 //!
-//! A sample leaves with its publisher's port as its origin, and no bridge brings it back to a realm in which that node is. Of several
-//! bridges of one realm that find each other in the engine, the one whose node has the lowest id carries the samples, the others take over
-//! when it is gone.
+//! A sample leaves with its publisher's port as its origin, and no bridge brings it back to a realm in which that node is. Where publishers
+//! state their way instead, none carries one on to a network or a realm in which its samples have been. Of several bridges of one realm that
+//! find each other in the engine, the one whose node has the lowest id carries the samples, the others take over when it is gone.
 
 #![allow(clippy::disallowed_methods)] // the event loop reads the clock
 
+mod demands;
 mod early;
 mod inlet;
 mod left;
 mod notice;
 mod outlet;
+mod place;
 mod routes;
 pub mod rules;
 
@@ -29,9 +33,11 @@ pub use rules::{RuleError, Rules, Way};
 
 use crate::engine::{Endpoint, Engine, Error};
 use crate::lock;
+use demands::{Demands, Wanted, demands};
 use inlet::{Around, Inlet};
 use left::Left;
 use outlet::Outlet;
+use place::Place;
 use routes::{In, InKey, Out, Routes, ports, routes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -53,6 +59,7 @@ pub struct Bridge {
     carrier: Option<NodeId>,
     outlets: BTreeMap<String, Outlet>,
     inlets: BTreeMap<InKey, Inlet>,
+    demands: Demands,
     /// The outlet whose classes were looked at last, and when that was.
     looked: (String, Instant),
     /// Samples of routes that are closed: sent, and come.
@@ -84,15 +91,17 @@ const MOST_TOLD: usize = 4096;
 impl Bridge {
     /// A bridge that has no routes before its first [`turn`](Self::turn).
     pub fn new(node: Node, engine: Box<dyn Engine>, rules: Rules) -> Self {
+        let place = Arc::new(Place::of(&*engine, &rules));
         Self {
             node,
-            around: Around { rules: Arc::new(rules), ..Around::default() },
+            around: Around { rules: Arc::new(rules), place, ..Around::default() },
             seen: (0, 0),
             revisions: Vec::new(),
             left: Left::default(),
             carrier: None,
             outlets: BTreeMap::new(),
             inlets: BTreeMap::new(),
+            demands: Demands::default(),
             looked: (String::new(), Instant::now()),
             before: (0, 0),
             refused: 0,
@@ -169,7 +178,7 @@ impl Bridge {
 
     fn adjust(&mut self) -> Vec<Notice> {
         let carries = self.carrier == Some(self.node.id());
-        let ends = self.engine.abilities().endpoints.then(|| self.engine.endpoints());
+        let ends = self.engine.abilities().endpoints.then(|| self.ends());
         let documents = if carries { &self.around.documents[..] } else { &[] };
         let (ends, here) = (ends.as_deref(), || ports(documents, self.node.id()));
         let mut wanted = self.routes(here(), ends);
@@ -178,15 +187,11 @@ impl Bridge {
             let before = self.routes(here().chain(self.left.ports()), ends);
             left::stay(&mut wanted.into, before.into, self.inlets.iter().map(|(key, inlet)| (key, &inlet.route)));
         }
+        let asked = if carries { demands(&self.around.place, &self.around.rules, ends) } else { Wanted::new() };
         let mut notices = Vec::new();
         self.again = None;
-        if wanted.beyond > 0 {
-            let most = routes::MOST_ROUTES;
-            notices.push(Notice::NotCarried(format!(
-                "{} ports beyond {most} have no route: allow fewer topics",
-                wanted.beyond
-            )));
-        }
+        notices.extend(self.adjust_demands(asked));
+        notices.extend(wanted.left_out().map(Notice::NotCarried));
         notices.extend(self.not_kept(&wanted.out));
         let topics = ends.map(|ends| ends.iter().map(|end| &end.topic.name[..]).collect());
         notices.extend(self.adjust_outlets(wanted.out, topics.as_ref()));
@@ -195,7 +200,24 @@ impl Bridge {
     }
 
     fn routes<'a>(&self, ports: impl Iterator<Item = (PortRef, &'a PortInfo)>, ends: Option<&[Endpoint]>) -> Routes {
-        routes(ports, self.engine.name(), &self.around.rules, ends)
+        routes(ports, &self.around.place, &self.around.rules, ends)
+    }
+
+    /// The publishers and subscribers there, but for those whose samples have been there or here before.
+    fn ends(&self) -> Vec<Endpoint> {
+        let mut ends = self.engine.endpoints();
+        let known = lock(&self.around.known);
+        ends.retain(|end| !self.around.place.leads_back(&end.way, &known));
+        ends
+    }
+
+    fn adjust_demands(&mut self, asked: Wanted) -> Vec<Notice> {
+        let Around { place, rules, .. } = &self.around;
+        let failed = self.demands.follow(&self.node, place, rules, asked);
+        if !failed.is_empty() {
+            self.again = Some(Instant::now() + AGAIN);
+        }
+        failed.into_iter().map(|(topic, error)| Notice::NotCarried(format!("{topic}: {error}"))).collect()
     }
 
     fn not_kept(&self, routes: &BTreeMap<PortRef, Out>) -> Vec<Notice> {
@@ -260,10 +282,10 @@ impl Bridge {
 
     /// What others want or report meanwhile.
     fn look(&mut self) -> Vec<Notice> {
-        let (node, engine) = (&self.node, self.engine.name());
+        let (node, place) = (&self.node, &self.around.place);
         let mut notices = Vec::new();
         for (topic, outlet) in &mut self.outlets {
-            let opened = outlet.open_or_close(node, topic, engine, Instant::now()).err();
+            let opened = outlet.open_or_close(node, topic, place, Instant::now()).err();
             let failed = opened.into_iter().chain(outlet.failed());
             notices.extend(failed.map(|error| Notice::NotCarried(format!("{topic}: {error}"))));
         }

@@ -12,6 +12,7 @@
 //! | `services` | services of ROS 2 |
 //! | `subscribing` | readers of topics, and of patterns of topics |
 //! | `types` | names of topics and types |
+//! | `way` | the networks and nodes that samples have passed, in USER_DATA of writers |
 //!
 //! | Thalweg | DDS |
 //! |---|---|
@@ -34,6 +35,7 @@ mod ros;
 mod services;
 mod subscribing;
 mod types;
+mod way;
 
 pub use crate::engine::descriptions::Describe;
 pub use keys::Keys;
@@ -190,7 +192,15 @@ impl Engine for Dds {
     }
 
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>> {
-        Ok(Box::new(Publishing::open(self.around.clone(), topic.clone(), offer.clone())?))
+        self.publisher_by(topic, offer, &[])
+    }
+
+    fn publisher_by(&self, topic: &Topic, offer: &Qos, way: &[String]) -> Result<Box<dyn Publisher>> {
+        Ok(Box::new(Publishing::open(self.around.clone(), topic.clone(), offer.clone(), way.to_vec())?))
+    }
+
+    fn states_ways(&self) -> bool {
+        true
     }
 
     fn subscriber(&self, topic: &Topic, request: &Qos, deliver: Deliver) -> Result<Box<dyn Subscriber>> {

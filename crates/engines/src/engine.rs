@@ -29,6 +29,22 @@ pub trait Engine: Send + Sync {
     /// [`Error::Topic`] for a name that the engine does not have, [`Error::Engine`] when it refuses.
     fn publisher(&self, topic: &Topic, offer: &Qos) -> Result<Box<dyn Publisher>>;
 
+    /// As [`Engine::publisher`], of samples that come by this way, which others there are told if [`Engine::states_ways`]: the networks and
+    /// nodes that they have passed ([`thalweg::control::Foreign::passed`]).
+    ///
+    /// # Errors
+    /// As [`Engine::publisher`].
+    fn publisher_by(&self, topic: &Topic, offer: &Qos, way: &[String]) -> Result<Box<dyn Publisher>> {
+        let _ = way;
+        self.publisher(topic, offer)
+    }
+
+    /// `true` if publishers state their way, and that of others' is known ([`Endpoint::way`]). Only networks of such an engine can be joined,
+    /// because what has gone round would be carried on for ever. By default `false`.
+    fn states_ways(&self) -> bool {
+        false
+    }
+
     /// Opens a subscriber to a topic, or to a pattern of topics (`*` one segment, `**` any number). `deliver` is called with each sample of
     /// others, on a thread of the engine; calls do not overlap.
     ///
@@ -132,6 +148,8 @@ pub struct Endpoint {
     pub qos: Qos,
     /// The program's name for it, such as `/talker`.
     pub name: String,
+    /// Of a bridge's publisher, if the engine tells it: the networks and nodes that its samples have passed, the first first.
+    pub way: Vec<String>,
 }
 
 /// Two ends that do not match.
@@ -272,7 +290,8 @@ impl Abilities {
             ("lifespan", self.lifespan, qos.lifespan.is_some()),
             ("liveliness", self.matching, qos.liveliness != default.liveliness),
             ("ownership", self.matching, qos.ownership != default.ownership),
-            ("partition", self.matching, !qos.partition.is_empty()),
+            // All partitions are those that an engine without any has.
+            ("partition", self.matching, qos.partition.iter().any(|name| name != "*")),
             ("key", self.keys, !qos.key.is_empty()),
         ];
         let lost = rows.into_iter().filter(|(_, support, stated)| *stated && *support != Support::Enforced);

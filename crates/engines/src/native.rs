@@ -130,7 +130,7 @@ fn topic_of(node: &Node, at: NodeId, port: PortId) -> Option<String> {
 
 fn endpoint(id: u128, info: PortInfo) -> Endpoint {
     let PortInfo { name, direction, topic, message, qos, .. } = info;
-    Endpoint { id, direction, topic: Topic { name: topic, message }, qos, name }
+    Endpoint { id, direction, topic: Topic { name: topic, message }, qos, name, way: Vec::new() }
 }
 
 struct Publishing {

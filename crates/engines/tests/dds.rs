@@ -1,5 +1,5 @@
 //! DDS: the suite that every engine passes, bridges, and in modules classes with their marks, bad input, programs of others
-//! (Cyclone DDS, Fast DDS), topics with a key and services of ROS 2.
+//! (Cyclone DDS, Fast DDS), joined networks, topics with a key and services of ROS 2.
 //!
 //! All of it is on loopback, without multicast, in a domain of this process.
 
@@ -7,6 +7,7 @@ mod capture;
 mod classes;
 mod fastdds;
 mod hostile;
+mod joined;
 mod keyed;
 mod peers;
 mod services;

@@ -24,6 +24,8 @@ mod marks;
 mod peers;
 #[cfg(feature = "zenoh")]
 mod ros;
+#[cfg(all(feature = "mqtt", feature = "zenoh"))]
+mod transit;
 #[cfg(feature = "yarp")]
 mod yarp;
 #[cfg(feature = "zenoh")]

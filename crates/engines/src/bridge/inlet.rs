@@ -2,7 +2,8 @@
 //! them apart, so that each has its own history; else one for the topic.
 //!
 //! The publishers open first. The subscriber in the engine opens when one of them has a channel: until then nobody here could take a sample.
-//! Samples of a publisher that has no channel yet wait for it, at most [`FIRST_CHANNEL`].
+//! It closes when none has one any more, if other bridges' ports alone ask for the topic. Samples of a publisher that has no channel yet wait
+//! for it, at most [`FIRST_CHANNEL`].
 
 #![allow(clippy::disallowed_methods)] // threads of engines read the clock here
 
@@ -10,10 +11,12 @@ mod line;
 mod thin;
 mod topics;
 
+use super::place::Place;
 use super::routes::In;
 use super::rules::Rules;
 use crate::engine::{Engine, Error, Result, Sample, Subscriber, Topic};
 use crate::lock;
+use qos::Durability;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,6 +38,7 @@ pub(super) struct Around {
     pub(super) known: Known,
     pub(super) documents: Arc<Vec<Document>>,
     pub(super) rules: Arc<Rules>,
+    pub(super) place: Arc<Place>,
 }
 
 pub(super) struct Inlet {
@@ -65,6 +69,10 @@ impl Inlet {
     pub(super) fn look(&mut self, engine: &dyn Engine) -> Result<()> {
         lock(&self.topics).settle(Instant::now());
         let waits = !is_pattern(&self.route.there) && !lock(&self.topics).has_channel();
+        // Ports that only ask keep the route, and would keep others there publishing for nobody. A history is followed.
+        if waits && !self.route.taken && self.route.qos.durability == Durability::Volatile {
+            self.subscriber = None;
+        }
         if self.subscriber.is_some() || waits {
             return Ok(());
         }

@@ -111,8 +111,10 @@ mod tests {
             there: topic.to_owned(),
             message: TypeDescription::any(),
             any: false,
+            taken: true,
             qos: qos::Qos { durability: qos::Durability::TransientLocal, history, ..qos::Qos::default() },
             sources: BTreeMap::new(),
+            ways: BTreeMap::new(),
             skips: Vec::new(),
             beside: Vec::new(),
         };

@@ -8,6 +8,7 @@ mod line;
 mod request;
 
 use super::early::{self, Early};
+use super::place::Place;
 use super::routes::Out;
 use crate::engine::services::{asked, is_numbered};
 use crate::engine::{Engine, Error, Result};
@@ -15,13 +16,13 @@ use crate::lock;
 use line::Line;
 use qos::priority::Mark;
 use qos::{Durability, Qos};
+pub(super) use request::request as request_of;
 use request::{request, serves};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use thalweg::codec::Untyped;
-use thalweg::control::Foreign;
 use thalweg::{Node, PortRef, SampleInfo, Subscriber};
 
 /// Samples of a publisher that has closed may still be on their way for so long.
@@ -88,7 +89,7 @@ impl Outlet {
     }
 
     /// Opens the subscriber if somebody wants its samples, else closes it; and closes publishers that have left.
-    pub(super) fn open_or_close(&mut self, node: &Node, topic: &str, engine: &str, now: Instant) -> Result<()> {
+    pub(super) fn open_or_close(&mut self, node: &Node, topic: &str, place: &Place, now: Instant) -> Result<()> {
         let mut left = Vec::new();
         lock(&self.lines.open).retain(|_, line| {
             !line.has_left(ON_THE_WAY, now) || {
@@ -109,8 +110,7 @@ impl Outlet {
         self.request.clone_from(&request);
         let (Some(request), Some(first)) = (request, first) else { return Ok(()) };
         let (lines, own) = (self.lines.clone(), node.id());
-        let foreign = Foreign { engine: engine.to_owned(), name: first.route.there.clone(), ..Foreign::default() };
-        let builder = node.subscriber::<Untyped>(topic).qos(request).foreign(foreign);
+        let builder = node.subscriber::<Untyped>(topic).qos(request).foreign(place.end(first.route.there.clone()));
         let opened = builder.callback(move |sample| {
             if sample.info().node != own {
                 lines.take(sample.info(), &sample);

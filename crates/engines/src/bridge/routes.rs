@@ -3,6 +3,7 @@
 mod parting;
 pub(super) mod partitions;
 
+use super::place::{Place, way};
 use super::rules::Rules;
 use crate::engine::Endpoint;
 use qos::{Durability, Qos, Queue, Reliability, ResourceLimits};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use thalweg::PortRef;
 use thalweg::codec::{Message, Raw, TypeDescription};
 use thalweg::control::matching::{is_pattern, topic_matches};
-use thalweg::control::{Direction, Document, NodeId, PortInfo, PullRole};
+use thalweg::control::{Direction, Document, MOST_PASSED, NodeId, PortInfo, PullRole};
 
 /// Most routes of a bridge, in each direction.
 pub(super) const MOST_ROUTES: usize = 4096;
@@ -24,6 +25,8 @@ pub(super) struct Routes {
     pub(super) into: BTreeMap<InKey, In>,
     /// Ports for which there was no room.
     pub(super) beyond: usize,
+    /// Publishers whose samples have come too far to be carried on.
+    pub(super) far: usize,
 }
 
 /// A publisher whose samples leave.
@@ -36,6 +39,8 @@ pub(super) struct Out {
     pub(super) message: TypeDescription,
     /// Offered in the engine; requested of the publisher.
     pub(super) qos: Qos,
+    /// The places that its samples have passed.
+    pub(super) way: Vec<String>,
 }
 
 /// Topic, and the name and hash of the type.
@@ -49,10 +54,14 @@ pub(super) struct In {
     pub(super) message: TypeDescription,
     /// Its subscribers take any type.
     pub(super) any: bool,
+    /// Somebody subscribes; ports of other bridges that only ask for it take nothing.
+    pub(super) taken: bool,
     /// Requested in the engine; offered to the subscribers.
     pub(super) qos: Qos,
     /// Its publishers in the engine with their names, where the engine tells of them.
     pub(super) sources: BTreeMap<u128, String>,
+    /// The places that their samples have passed, of those who state any.
+    pub(super) ways: BTreeMap<u128, Vec<String>>,
     /// Of a pattern: topics and patterns whose samples come by routes of their own.
     pub(super) skips: Vec<String>,
     /// Topics and patterns whose samples come by routes of other types, too: subscribers to any type have them from those.
@@ -76,7 +85,9 @@ impl In {
 
     /// Takes over what its ends can follow without opening anew.
     pub(super) fn follow(&mut self, wanted: &In) {
+        self.taken = wanted.taken;
         self.sources.clone_from(&wanted.sources);
+        self.ways.clone_from(&wanted.ways);
         self.skips.clone_from(&wanted.skips);
         self.beside.clone_from(&wanted.beside);
     }
@@ -90,11 +101,11 @@ pub(super) fn ports(documents: &[Document], own: NodeId) -> impl Iterator<Item =
     })
 }
 
-/// The routes of a bridge to the engine of this name, whose publishers and subscribers are `ends`, if it tells of them. `ports` are those of
-/// other nodes.
+/// The routes of a bridge to this place, whose publishers and subscribers are `ends`, if its engine tells of them. `ports` are those of other
+/// nodes.
 pub(super) fn routes<'a>(
     ports: impl Iterator<Item = (PortRef, &'a PortInfo)>,
-    engine: &str,
+    place: &Place,
     rules: &Rules,
     ends: Option<&[Endpoint]>,
 ) -> Routes {
@@ -102,9 +113,9 @@ pub(super) fn routes<'a>(
     let sources = ends.map(Sources::new);
     for (at, info) in ports {
         let told = rules.of(&info.topic);
-        // What a bridge to the same engine publishes comes from there, and what it subscribes to goes there. Over a bridge to another one it
-        // could come back.
-        if info.foreign.as_ref().is_some_and(|foreign| foreign.engine == engine || !told.transit) {
+        // What a bridge to the same network publishes comes from there, and what it subscribes to goes there. Over a bridge to another engine
+        // it could come back.
+        if place.skips(info, told.transit) {
             continue;
         }
         match info.direction {
@@ -112,19 +123,22 @@ pub(super) fn routes<'a>(
                 let mut qos = offer(info);
                 told.apply(&mut qos);
                 let (publisher, topic, message) = (info.name.clone(), info.topic.clone(), info.message.clone());
-                let out = Out { publisher, topic, there: told.there, message, qos };
-                found.put_out(at, out);
+                match way(at, info) {
+                    Some(way) => found.put_out(at, Out { publisher, topic, there: told.there, message, qos, way }),
+                    None => found.far += 1,
+                }
             }
-            Direction::Subscriber if info.pull != PullRole::Only => match &sources {
+            // Another bridge's port that takes no samples asks for what it would take.
+            Direction::Subscriber if info.pull != PullRole::Only || info.foreign.is_some() => match &sources {
                 Some(sources) => sources.of(info, rules).into_iter().for_each(|into| found.put_in(into)),
                 None if told.way.leads_in() || (is_pattern(&info.topic) && rules.may_lead_in(&info.topic)) => {
                     let mut qos = wanted(info);
                     told.apply(&mut qos);
                     let any = info.message == TypeDescription::any();
                     let message = if any { raw() } else { info.message.clone() };
-                    let (topic, there, sources) = (info.topic.clone(), told.there, BTreeMap::new());
-                    let (skips, beside) = (Vec::new(), Vec::new());
-                    found.put_in(In { topic, there, message, any, qos, sources, skips, beside });
+                    let (topic, there, taken) = (info.topic.clone(), told.there, info.pull != PullRole::Only);
+                    let (sources, ways, skips, beside) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
+                    found.put_in(In { topic, there, message, any, taken, qos, sources, ways, skips, beside });
                 }
                 None => {}
             },
@@ -171,14 +185,19 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
     let mut routes: Vec<In> = Vec::new();
     for end in ends {
         let Qos { reliability, durability, history, deadline, lifespan, key, .. } = end.qos.clone();
-        let qos = Qos { reliability, durability, history, deadline, lifespan, key, ..wanted(info) };
+        let wanted = wanted(info);
+        // Another bridge asks for what there is.
+        let ownership = if info.foreign.is_some() { end.qos.ownership } else { wanted.ownership };
+        let qos = Qos { reliability, durability, history, deadline, lifespan, key, ownership, ..wanted };
         let message = message(info, end);
+        let way = (!end.way.is_empty()).then(|| (end.id, end.way.clone()));
         match routes.iter_mut().find(|route| route.message == *message) {
             Some(route) => {
                 route.sources.insert(end.id, end.name.clone());
                 if route.qos.key.is_empty() {
                     route.qos.key = qos.key;
                 }
+                route.ways.extend(way);
                 route.qos.reliability = route.qos.reliability.min(reliability);
                 route.qos.durability = route.qos.durability.max(durability);
                 route.qos.history = route.qos.history.max(history);
@@ -191,7 +210,9 @@ fn into_routes(info: &PortInfo, topic: &str, ends: &[&Endpoint], rules: &Rules) 
                 message: message.clone(),
                 qos,
                 sources: BTreeMap::from([(end.id, end.name.clone())]),
+                ways: way.into_iter().collect(),
                 any: false,
+                taken: info.pull != PullRole::Only,
                 skips: Vec::new(),
                 beside: Vec::new(),
             }),
@@ -214,6 +235,17 @@ fn short(message: &TypeDescription) -> &str {
 }
 
 impl Routes {
+    /// What has no route, and why.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = String> + use<> {
+        let (beyond, far, networks) = (self.beyond, self.far, MOST_PASSED / 2);
+        let beyond =
+            (beyond > 0).then(|| format!("{beyond} ports beyond {MOST_ROUTES} have no route: allow fewer topics"));
+        let far = (far > 0).then(|| {
+            format!("{far} publishers are not carried on: their samples have come over more than {networks} networks")
+        });
+        beyond.into_iter().chain(far)
+    }
+
     fn put_out(&mut self, at: PortRef, out: Out) {
         match self.out.len() < MOST_ROUTES {
             true => drop(self.out.insert(at, out)),
@@ -226,6 +258,7 @@ impl Routes {
         let name = if new.any { TypeDescription::any().name } else { new.message.name.clone() };
         let key = (new.topic.clone(), name, new.message.hash);
         if let Some(known) = self.into.get_mut(&key) {
+            known.taken |= new.taken;
             known.join(&new.qos);
         } else if self.into.len() < MOST_ROUTES {
             self.into.insert(key, new);
@@ -279,8 +312,10 @@ const BURST_BYTES: u64 = 64 << 20;
 
 /// The offer that satisfies a subscriber. Little of it depends on the subscriber, so that the route stays when others come.
 fn wanted(info: &PortInfo) -> Qos {
-    let Qos { durability, history, ownership, destination_order, strict, .. } = info.qos;
+    let Qos { durability, ownership, destination_order, strict, .. } = info.qos;
     let (pattern, partition) = (is_pattern(&info.topic), &info.qos.partition[..]);
+    // Other bridges take as much as there is.
+    let history = if info.foreign.is_some() { Qos::default().history } else { info.qos.history };
     Qos {
         reliability: Reliability::Reliable,
         // The history of a pattern would be that of all topics that ever fit.

@@ -1,6 +1,8 @@
 //! The rules of a bridge: which topics it carries, in which direction, and with which policies.
 //!
 //! ```toml
+//! network = "left"             # a name for the network there, which joins it with others of the same engine that have one
+//!
 //! [[rule]]
 //! topic = "/camera/**"         # pattern of topics; left out: any
 //! direction = "out"            # out (from Thalweg), in (to Thalweg), both (the default) or none
@@ -10,7 +12,7 @@
 //! [[rule]]
 //! topic = "/pose"
 //! there = "/robot1/pose"       # its name in the other system
-//! transit = "yes"              # ports of other bridges are carried, too; no (the default)
+//! transit = "yes"              # ports of bridges to other engines are carried, too, and asked for; no (the default)
 //! class = "high"
 //! ```
 //!
@@ -24,9 +26,13 @@ use std::str::FromStr;
 use thalweg::control::NodeId;
 use thalweg::control::matching::{check_pattern, is_pattern, topic_matches};
 
-/// Most rules, and most bytes of a file.
+/// Most rules, most bytes of a file, and most of a network's name.
 const MOST_RULES: usize = 4096;
 const LONGEST: usize = 1 << 20;
+const LONGEST_NETWORK: usize = 64;
+
+/// The pattern of all topics.
+const ALL: &str = "/**";
 
 /// The direction in which a topic is carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,9 +92,12 @@ struct Rule {
     policies: Vec<(String, String)>,
 }
 
-/// The rules of a bridge. The default has none: every topic, both ways, with the policies of its ends.
+/// The rules of a bridge. The default has none: every topic, both ways, with the policies of its ends, of a network without a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules(Vec<Rule>);
+pub struct Rules {
+    rules: Vec<Rule>,
+    network: String,
+}
 
 /// What the rules say of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +128,7 @@ impl Rules {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct File {
+            network: Option<String>,
             #[serde(default)]
             rule: Vec<BTreeMap<String, toml::Value>>,
         }
@@ -132,7 +142,30 @@ impl Rules {
         let rules = file.rule.iter().enumerate().map(|(index, table)| {
             rule(table).map_err(|RuleError(wrong)| RuleError(format!("rule {}: {wrong}", index + 1)))
         });
-        Ok(Self(rules.collect::<Result<_, _>>()?))
+        let rules = Self { rules: rules.collect::<Result<_, _>>()?, network: String::new() };
+        match file.network {
+            Some(network) => rules.in_network(&network),
+            None => Ok(rules),
+        }
+    }
+
+    /// These rules, for a network of this name: 1 to 64 ASCII letters, digits, `.`, `_` and `-`.
+    ///
+    /// # Errors
+    /// [`RuleError`] for another name.
+    pub fn in_network(mut self, name: &str) -> Result<Self, RuleError> {
+        let is_allowed = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
+        if !(1..=LONGEST_NETWORK).contains(&name.len()) || !name.bytes().all(is_allowed) {
+            let allowed = "letters, digits, '.', '_' and '-' are allowed";
+            return Err(RuleError(format!("network = {name:?}: 1 to {LONGEST_NETWORK} {allowed}")));
+        }
+        name.clone_into(&mut self.network);
+        Ok(self)
+    }
+
+    /// The name of the network, empty if it has none.
+    pub fn network(&self) -> &str {
+        &self.network
     }
 
     /// Besides these rules: only topics of the patterns `allowed`, if there are any, and none of the patterns `denied`. Directions in the
@@ -150,19 +183,38 @@ impl Rules {
             rules.push(Rule { way: Some(Way::None), ..Rule::default() });
         }
         rules.extend(allowed.iter().map(|pattern| of(pattern, Way::Both)).collect::<Result<Vec<_>, _>>()?);
-        rules.append(&mut self.0);
+        rules.append(&mut self.rules);
         rules.extend(denied.iter().map(|pattern| of(pattern, Way::None)).collect::<Result<Vec<_>, _>>()?);
-        Ok(Self(rules))
+        Ok(Self { rules, ..self })
     }
 
-    /// The bridge at a node, as those of the same rules know it.
+    /// The bridge at a node, as those of the same rules know it. Two that find each other are in one network, whatever they call it.
     pub fn identity(&self, node: NodeId) -> Identity {
-        Identity { node, rules: format!("{:?}", self.0) }
+        Identity { node, rules: format!("{:?}", self.rules) }
     }
 
     /// `true` if some topic of this pattern may come in; each is asked for when its samples come.
     pub(super) fn may_lead_in(&self, pattern: &str) -> bool {
-        self.of(pattern).way.leads_in() || self.0.iter().any(|rule| rule.way.is_some_and(Way::leads_in))
+        self.of(pattern).way.leads_in() || self.rules.iter().any(|rule| rule.way.is_some_and(Way::leads_in))
+    }
+
+    /// Patterns of all topics that may leave.
+    pub(super) fn leading_out(&self) -> Vec<&str> {
+        if self.of(ALL).way.leads_out() {
+            return vec![ALL];
+        }
+        self.topics().filter(|topic| self.of(topic).way.leads_out()).collect()
+    }
+
+    /// Topics and patterns that rules name and that may leave from bridges to other engines.
+    pub(super) fn in_transit(&self) -> impl Iterator<Item = &str> {
+        let leaves = |told: &Told<'_>| told.transit && told.way.leads_out();
+        let named = self.rules.iter().filter(|rule| rule.transit == Some(true));
+        named.filter_map(|rule| rule.topic.as_deref()).filter(move |topic| leaves(&self.of(topic)))
+    }
+
+    fn topics(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().filter_map(|rule| rule.topic.as_deref())
     }
 
     /// What they say of a topic, or of a pattern that a subscriber has.
@@ -170,7 +222,7 @@ impl Rules {
         let mut told = Told { way: Way::default(), there: topic.to_owned(), transit: false, policies: Vec::new() };
         let fits =
             |rule: &&Rule| rule.topic.as_ref().is_none_or(|pattern| pattern == topic || topic_matches(pattern, topic));
-        for rule in self.0.iter().filter(fits) {
+        for rule in self.rules.iter().filter(fits) {
             told.way = rule.way.unwrap_or(told.way);
             told.transit = rule.transit.unwrap_or(told.transit);
             rule.there.iter().for_each(|there| told.there.clone_from(there));
@@ -268,6 +320,20 @@ mod tests {
     }
 
     #[test]
+    fn a_network_has_its_name_by_the_file_or_by_the_caller() {
+        let named = Rules::parse(&format!("network = \"left\"\n{TEXT}")).unwrap();
+        assert_eq!((named.network(), Rules::default().network()), ("left", ""));
+        let [own, other] = ["left", "right"].map(|name| Rules::parse(TEXT).unwrap().in_network(name).unwrap());
+        assert!(named == own && named != other && named.clone().in_network("right") == Ok(other.clone()));
+        assert_eq!(
+            named.identity(NodeId(1)),
+            other.identity(NodeId(1)),
+            "they stand in for each other where they meet"
+        );
+        assert_eq!(named.within(&[], &["/a".to_owned()]).unwrap().network(), "left");
+    }
+
+    #[test]
     fn a_wrong_rule_is_named() {
         for (text, says) in [
             ("[[rule]]\ndirection = \"up\"", "rule 1: direction = \"up\"; allowed are out, in, both"),
@@ -278,6 +344,8 @@ mod tests {
             ("[[rule]]\ntopic = true", "in quotes"),
             ("[[rule]]\ntransit = \"maybe\"", "allowed are yes and no"),
             ("[[rules]]\n", "unknown field"),
+            ("network = \"\"", "network = \"\": 1 to 64 letters"),
+            ("network = \"a/b\"", "letters, digits"),
         ] {
             let said = Rules::parse(text).unwrap_err().to_string();
             assert!(said.contains(says), "{said}");

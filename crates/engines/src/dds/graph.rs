@@ -12,6 +12,7 @@ use super::policies::thalweg_qos;
 use super::ros;
 use super::services;
 use super::types::{Naming, Stated, Types};
+use super::way;
 use crate::engine::{Endpoint, Mismatches, Refused, Topic};
 use crate::lock;
 use cyclone::{Complaints, Found, FoundEnd, Guid, Policies};
@@ -138,10 +139,17 @@ impl Graph {
             self.refuse(&format!("service {topic} of type {}: {why}", stated.name));
             return false;
         }
+        let way = match way::of(&policies.user_data) {
+            Ok(way) => way,
+            Err(wrong) => {
+                self.refuse(&format!("topic {topic}: {wrong}"));
+                return false;
+            }
+        };
         let topic = Topic { name, message };
         let (id, mut qos) = (guid.number(), thalweg_qos(&policies));
         qos.key = key;
-        let endpoint = Endpoint { id, direction, topic, qos, name: String::new() };
+        let endpoint = Endpoint { id, direction, topic, qos, name: String::new(), way };
         let mut others = lock(&self.others);
         if others.ends.len() >= MOST_ENDPOINTS && !others.ends.contains_key(&guid) {
             drop(others);

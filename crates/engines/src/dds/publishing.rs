@@ -10,7 +10,7 @@ use super::participants::Participants;
 use super::policies::{of_writer, patience};
 use super::ros::{Member, user_data};
 use super::types::{Named, Naming, Stated, Types};
-use super::{failed, now_ns};
+use super::{failed, now_ns, way};
 use crate::engine::{Error, Publisher, Result, Sample, Topic};
 use crate::lock;
 use cyclone::Writer;
@@ -40,6 +40,8 @@ pub(super) struct Publishing {
     around: Around,
     topic: Topic,
     offer: Qos,
+    /// The places that its samples have passed.
+    way: Vec<String>,
     open: Mutex<Open>,
 }
 
@@ -61,17 +63,17 @@ struct Open {
 const BURST: usize = 15 << 10;
 
 impl Publishing {
-    pub(super) fn open(around: Around, topic: Topic, offer: Qos) -> Result<Self> {
-        let named = around.types.of(&topic, &around.graph.types_of(&topic.name))?;
-        let open = Mutex::new(around.writer(named, &topic, &offer)?);
-        Ok(Self { around, topic, offer, open })
+    pub(super) fn open(around: Around, topic: Topic, offer: Qos, way: Vec<String>) -> Result<Self> {
+        let named = around.named(&topic, &way)?;
+        let open = Mutex::new(around.writer(named, &topic, &offer, &way)?);
+        Ok(Self { around, topic, offer, way, open })
     }
 
     /// Takes another writer if readers state another name of the type. It has yet to write what this one has kept.
     fn follow_type(&self, open: &mut Open) -> Result<()> {
-        let named = self.around.types.of(&self.topic, &self.around.graph.types_of(&self.topic.name))?;
+        let named = self.around.named(&self.topic, &self.way)?;
         if named.stated.name != open.named.stated.name {
-            let next = self.around.writer(named, &self.topic, &self.offer)?;
+            let next = self.around.writer(named, &self.topic, &self.offer, &self.way)?;
             let (kept, instances) = (std::mem::take(&mut open.kept), std::mem::take(&mut open.instances));
             *open = Open { kept, instances, ..next };
         }
@@ -112,8 +114,14 @@ impl Publishing {
 }
 
 impl Around {
-    fn writer(&self, named: Named, topic: &Topic, offer: &Qos) -> Result<Open> {
-        let policies = of_writer(offer, self.user_data(&named.stated));
+    /// The name of a topic's type. One that has come from DDS has the name that it has there, although nobody here states it.
+    fn named(&self, topic: &Topic, way: &[String]) -> Result<Named> {
+        let named = self.types.of(topic, &self.graph.types_of(&topic.name));
+        named.or_else(|wrong| way::is_of_dds(way).then(|| Named::of_dds(&topic.message)).flatten().ok_or(wrong))
+    }
+
+    fn writer(&self, named: Named, topic: &Topic, offer: &Qos, way: &[String]) -> Result<Open> {
+        let policies = of_writer(offer, [self.user_data(&named.stated), way::user_data(way)].concat());
         let key = self.key(&named.stated, topic, offer)?.map(Arc::new);
         let refused = |why| Error::Topic(format!("{}: its type has a key, and {why}", topic.name));
         let layout = key.as_ref().map(|key| key.layout()).transpose().map_err(refused)?;

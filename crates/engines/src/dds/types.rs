@@ -70,6 +70,15 @@ pub(super) struct Named {
     pub(super) guessed: bool,
 }
 
+impl Named {
+    /// The name that is all that is known of a type of another network of DDS.
+    pub(super) fn of_dds(message: &TypeDescription) -> Option<Self> {
+        let is_name = message.schema.is_none() && message.ros.is_none() && is_type(&message.name);
+        let stated = Stated { name: message.name.clone(), hash: None, keyed: false };
+        is_name.then_some(Self { stated, guessed: true })
+    }
+}
+
 /// Descriptions of types.
 pub(super) struct Types {
     pub(super) naming: Naming,

@@ -117,8 +117,8 @@ impl Graph {
         let message = self.types.description(&wire).ok()?; // of services and actions
         let name = format!("{}/{node}", namespace.trim_end_matches('/'));
         let id = u128::from_le_bytes(Gid::of(token).0);
-        let endpoint =
-            Endpoint { id, direction, topic: Topic { name: topic.name, message }, qos: thalweg_qos(&topic.qos), name };
+        let (qos, topic) = (thalweg_qos(&topic.qos), Topic { name: topic.name, message });
+        let endpoint = Endpoint { id, direction, topic, qos, name, way: Vec::new() };
         Some(Known { wire, endpoint })
     }
 

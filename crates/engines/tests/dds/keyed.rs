@@ -1,5 +1,6 @@
 //! Topics with a key: instances, their histories and their ends, between engines and with `cyclonedds` from PyPI.
 
+use super::joined::join;
 use super::peers::Peer;
 use super::{domain, open, settings, until, written};
 use crate::running::Running;
@@ -128,6 +129,26 @@ fn instances_with_an_owner_each_are_refused() {
     let _publisher = here.publisher(&topic(), &exclusive).unwrap();
     until("it is refused", || there.refused().last.contains("ownership = exclusive"));
     assert_eq!(there.endpoints(), []);
+}
+
+#[test]
+fn instances_and_their_ends_cross_from_one_network_to_another() {
+    let (realm, [left, right]) = (realm("dds-keyed-joined"), [domain(), domain()]);
+    let (here, there) = (knowing(left), knowing(right));
+    let _bridges =
+        [("left", left), ("right", right)].map(|(name, domain)| join(&realm, name, with_definitions(domain)));
+    let publisher = here.publisher(&topic(), &keyed()).unwrap();
+    let (_subscriber, told) = listen(&there, &Qos::default());
+    until("it is wanted", || publisher.is_wanted());
+    let sent = [
+        (Change::Written, track(1, 7, "arm")),
+        (Change::Written, track(2, 8, "leg")),
+        (Change::Disposed, track(0, 7, "arm")),
+        (Change::Written, track(3, 8, "leg")),
+    ];
+    sent.iter().for_each(|(change, track)| publish(&*publisher, *change, track));
+    let came: Vec<_> = sent.iter().map(|_| told.recv_timeout(LONG).unwrap()).collect();
+    assert_eq!(came, sent);
 }
 
 fn bridge(realm: &str, domain: u32) -> Running {

@@ -1,6 +1,7 @@
 //! The publishers of an inlet, and the way of a sample to one of them.
 
 use super::super::early::Early;
+use super::super::place::Place;
 use super::super::routes::In;
 use super::super::rules::Rules;
 use super::line::Line;
@@ -23,7 +24,7 @@ const ENDPOINT: Duration = Duration::from_millis(200);
 
 pub(super) struct Topics {
     node: Node,
-    engine: &'static str,
+    place: Arc<Place>,
     instances: bool,
     route: In,
     rules: Arc<Rules>,
@@ -56,23 +57,10 @@ impl Waiting {
 
 impl Topics {
     pub(super) fn new(node: Node, engine: &dyn Engine, route: In, around: &Around) -> Self {
-        let (rules, documents) = (around.rules.clone(), around.documents.clone());
+        let (rules, documents, place) = (around.rules.clone(), around.documents.clone(), around.place.clone());
         let instances = engine.abilities().instances == Support::Enforced;
         let (open, aliases, early) = (HashMap::new(), HashMap::new(), Early::default());
-        Self {
-            node,
-            engine: engine.name(),
-            instances,
-            route,
-            rules,
-            documents,
-            open,
-            lines: 0,
-            aliases,
-            early,
-            came: 0,
-            failed: None,
-        }
+        Self { node, place, instances, route, rules, documents, open, lines: 0, aliases, early, came: 0, failed: None }
     }
 
     /// Opens publishers until there is one for each source; without sources, one for a topic that is known. Those that have none any more, or
@@ -258,8 +246,9 @@ impl Topics {
             None => there.to_owned(),
         };
         let beside = is_beside(&self.route, there);
-        let foreign = Foreign { engine: self.engine.to_owned(), name, beside, ..Foreign::default() };
-        let (thin, expected) = (Thin::of(&qos), self.expected(topic, &qos, beside));
+        let passed = self.route.ways.get(&number).cloned().unwrap_or_default();
+        let foreign = Foreign { beside, passed, ..self.place.end(name) };
+        let (thin, expected) = (Thin::of(&qos), self.expected(topic, &qos, &foreign));
         let builder = self.node.publisher::<Untyped>(topic).qos(qos).foreign(foreign);
         let publisher = builder.described(self.route.message.clone()).open()?;
         Ok(Line::new(publisher, beside, thin, expected, now))
@@ -267,8 +256,8 @@ impl Topics {
 }
 
 impl Topics {
-    /// The subscribers of this realm that match a publisher of the route with this topic and offer.
-    fn expected(&self, topic: &str, offer: &Qos, beside: bool) -> usize {
+    /// The subscribers of this realm that match a publisher of the route with this topic and offer, for this end there.
+    fn expected(&self, topic: &str, offer: &Qos, end: &Foreign) -> usize {
         let ports = self
             .documents
             .iter()
@@ -279,7 +268,8 @@ impl Topics {
                 && port.pull != PullRole::Only
                 && topic_matches(&port.topic, topic)
                 && port.message.accepts(&self.route.message)
-                && !(beside && port.message.is_any())
+                && !(end.beside && port.message.is_any())
+                && port.foreign.as_ref().is_none_or(|to| !end.has_passed(&to.place()))
                 && match_qos(offer, &port.qos).is_ok()
         };
         ports.filter(matches).count()

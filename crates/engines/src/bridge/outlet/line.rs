@@ -136,7 +136,7 @@ fn stays(qos: &Qos, abilities: Abilities) -> Option<String> {
 
 fn publisher(engine: &dyn Engine, route: &Out, class: Class) -> Result<Arc<dyn Publisher>> {
     let topic = Topic { name: route.there.clone(), message: route.message.clone() };
-    engine.publisher(&topic, &Qos { class, ..route.qos.clone() }).map(Arc::from)
+    engine.publisher_by(&topic, &Qos { class, ..route.qos.clone() }, &route.way).map(Arc::from)
 }
 
 #[cfg(test)]

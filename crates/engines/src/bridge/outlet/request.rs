@@ -8,7 +8,7 @@ const LARGEST: u32 = 1 << 30;
 const LONGEST: u32 = 1 << 20;
 
 /// The request that takes what each of these publishers can give. What the rules say of the topic is in each offer.
-pub(super) fn request<'a>(first: &Qos, offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
+pub(in super::super) fn request<'a>(first: &Qos, offers: impl Iterator<Item = &'a Qos> + Clone) -> Qos {
     Qos {
         reliability: offers.clone().map(|offer| offer.reliability).max().unwrap_or_default(),
         durability: offers.clone().map(|offer| offer.durability).max().unwrap_or_default(),

@@ -28,7 +28,8 @@ fn take(lines: &Lines, port: u32, seqs: impl Iterator<Item = u64>) {
 
 fn open(lines: &Lines, engine: &Manual, port: u32) {
     let (topic, message) = (TOPIC.to_owned(), Raw::description().as_ref().clone());
-    let route = Out { publisher: "/p".to_owned(), topic: topic.clone(), there: topic, message, qos: Qos::default() };
+    let (publisher_name, there) = ("/p".to_owned(), topic.clone());
+    let route = Out { publisher: publisher_name, topic, there, message, qos: Qos::default(), way: Vec::new() };
     let line = Line::open(engine, &route).unwrap();
     lock(&lines.open).insert(publisher(&info(port, 0)), Arc::new(line));
 }

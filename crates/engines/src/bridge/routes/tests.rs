@@ -15,7 +15,7 @@ fn found(ports: Vec<PortInfo>, rules: &str) -> Routes {
 
 fn with_ends(ports: Vec<PortInfo>, rules: &str, ends: Option<&[Endpoint]>) -> Routes {
     let documents = [document(1, vec![port(Direction::Publisher, "/own", raw())]), document(2, ports)];
-    routes(super::ports(&documents, OWN), "zenoh", &Rules::parse(rules).unwrap(), ends)
+    routes(super::ports(&documents, OWN), &Place::named("zenoh", ""), &Rules::parse(rules).unwrap(), ends)
 }
 
 fn point() -> TypeDescription {
@@ -47,7 +47,7 @@ fn each_publisher_leaves_and_each_subscribed_topic_comes() {
 
 #[test]
 fn ports_of_other_bridges_have_no_route_but_by_a_rule() {
-    let foreign = |engine: &str| Some(Foreign { engine: engine.to_owned(), name: "x".to_owned(), ..Foreign::default() });
+    let foreign = |engine: &str| Some(Place::named(engine, "").end("x".to_owned()));
     let bridged = |direction, engine| PortInfo { foreign: foreign(engine), ..port(direction, "/a", point()) };
     let both = |engine| vec![bridged(Direction::Publisher, engine), bridged(Direction::Subscriber, engine)];
     let transit = "[[rule]]\ntransit = \"yes\"";
@@ -55,6 +55,74 @@ fn ports_of_other_bridges_have_no_route_but_by_a_rule() {
     assert_eq!(found(both("ros2"), ""), Routes::default());
     let other = found(both("ros2"), transit);
     assert_eq!((other.out.len(), other.into.len()), (1, 1));
+}
+
+/// The port of a bridge to a network, which takes no samples.
+fn asks(network: &str, topic: &str) -> PortInfo {
+    let foreign = Some(Place::named("zenoh", network).end(topic.to_owned()));
+    PortInfo { pull: PullRole::Only, foreign, ..port(Direction::Subscriber, topic, TypeDescription::any()) }
+}
+
+fn joined(ports: Vec<PortInfo>, ends: &[Endpoint]) -> Routes {
+    routes(super::ports(&[document(2, ports)], OWN), &Place::named("zenoh", "left"), &Rules::default(), Some(ends))
+}
+
+#[test]
+fn networks_with_other_names_are_joined() {
+    let way = vec!["zenoh/middle".to_owned(), "@00000000000000a7".to_owned()];
+    let ends = [
+        end(1, "/a", point(), Qos::default()),
+        Endpoint { way: way.clone(), ..end(2, "/a", point(), Qos { history: 7, ..Qos::default() }) },
+    ];
+    let into = joined(vec![asks("right", "/**")], &ends).into;
+    let only = into.values().next().unwrap();
+    assert_eq!((into.len(), &only.topic[..], only.taken), (1, "/a", false));
+    assert_eq!((&only.ways, only.sources.len()), (&BTreeMap::from([(2, way)]), 2));
+    for same in ["left", ""] {
+        assert_eq!(joined(vec![asks(same, "/**")], &ends), Routes::default(), "{same}");
+    }
+    let from = |network: &str, passed: &[&str]| {
+        let passed = passed.iter().map(ToString::to_string).collect();
+        let foreign = Some(Foreign { passed, ..Place::named("zenoh", network).end("/b".to_owned()) });
+        joined(vec![PortInfo { foreign, ..port(Direction::Publisher, "/b", point()) }], &[])
+    };
+    let out = from("right", &["zenoh/far", "@0000000000000009"]).out;
+    let expected = ["zenoh/far", "@0000000000000009", "zenoh/right", "@0000000000000002"];
+    assert_eq!(out.values().next().unwrap().way, expected);
+    assert_eq!(from("right", &["zenoh/left", "@0000000000000009"]), Routes::default(), "it has been there");
+    assert_eq!(from("left", &[]), Routes::default());
+    let far = from("right", &["zenoh/far"; MOST_PASSED - 1]);
+    assert_eq!((far.out.len(), far.far), (0, 1));
+    assert!(far.left_out().eq(["1 publishers are not carried on: their samples have come over more than 8 networks"]));
+}
+
+/// The bridge's port opens for the one that asks, and does not open anew for the one that takes.
+#[test]
+fn a_route_that_was_asked_for_serves_the_bridge_that_takes_its_samples() {
+    let exclusive = Qos { ownership: qos::Ownership::Exclusive, history: 3, ..Qos::default() };
+    let ends = [end(1, "/a", point(), exclusive)];
+    let taking = || {
+        let qos = Qos { history: 1 << 20, partition: vec!["*".to_owned()], ..Qos::default() };
+        PortInfo { pull: PullRole::Push, qos, ..asks("right", "/a") }
+    };
+    let of = |ports| joined(ports, &ends).into.into_values().next().unwrap();
+    let (asked, taken) = (of(vec![asks("right", "/**")]), of(vec![asks("right", "/**"), taking()]));
+    assert!(asked.serves(&taken) && taken.serves(&asked));
+    assert_eq!((asked.taken, taken.taken, asked.qos.history), (false, true, 3));
+    assert_eq!(asked.qos.ownership, qos::Ownership::Exclusive);
+}
+
+/// Of an engine that does not tell of its ends, the port of a bridge to another one asks where a rule carries it on.
+#[test]
+fn what_is_asked_for_in_transit_has_a_route() {
+    let foreign = Some(Place::named("mqtt", "").end("/a".to_owned()));
+    let asking = || PortInfo { foreign: foreign.clone(), ..asks("", "/a") };
+    let transit = "[[rule]]\ntopic = \"/a\"\ntransit = \"yes\"";
+    assert_eq!(found(vec![asking()], ""), Routes::default());
+    let into = found(vec![asking()], transit).into.into_values().next().unwrap();
+    assert_eq!((&into.there[..], &into.message, into.taken), ("/a", &raw(), false));
+    let taking = PortInfo { pull: PullRole::Push, qos: Qos { history: 1 << 20, ..Qos::default() }, ..asking() };
+    assert!(into.serves(&found(vec![asking(), taking], transit).into.into_values().next().unwrap()));
 }
 
 #[test]
@@ -171,7 +239,7 @@ fn routes_are_bounded() {
 
 fn end(id: u128, topic: &str, message: TypeDescription, qos: Qos) -> Endpoint {
     let topic = crate::engine::Topic { name: topic.to_owned(), message };
-    Endpoint { id, direction: Direction::Publisher, topic, qos, name: format!("/node{id}") }
+    Endpoint { id, direction: Direction::Publisher, topic, qos, name: format!("/node{id}"), way: Vec::new() }
 }
 
 #[test]
@@ -222,6 +290,7 @@ fn a_type_known_by_its_name_is_that_of_a_subscriber_of_this_name() {
         topic: crate::Topic { name: "/a".to_owned(), message: TypeDescription::opaque("robot::Point") },
         qos: Qos::default(),
         name: "driver".to_owned(),
+        way: Vec::new(),
     };
     let any = || port(Direction::Subscriber, "/a", TypeDescription::any());
     let types = |ports| {
