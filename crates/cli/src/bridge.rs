@@ -100,11 +100,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 /// Opens the engine and carries topics until told to stop. `about` tells the engine's settings.
 fn carry<E: Engine + 'static>(
     common: &Common,
-    topics: &Topics,
+    rules: Rules,
     about: &Value,
     open: impl Fn(Identity) -> engines::Result<E>,
 ) -> Result {
-    let rules = topics.rules()?;
     let participant = common.open("bridge")?;
     let identity = rules.identity(participant.node.id());
     let engine = opened(&participant, || open(identity.clone()))?;
@@ -139,6 +138,12 @@ fn without_place(text: &str) -> &str {
 
 fn serve(mut participant: Participant, engine: Box<dyn Engine>, rules: Rules, about: &Value) -> Result {
     let name = engine.name();
+    if !rules.network().is_empty() && !engine.states_ways() {
+        let network = rules.network();
+        return Err(Failure::Usage(format!(
+            "network = {network:?}: networks of {name} are not joined, those of dds are"
+        )));
+    }
     let output = participant.output;
     let mut bridge = Bridge::new(participant.node.clone(), engine, rules);
     let begun = json!({"bridge": name, "node": participant.node.name(), "settings": about});

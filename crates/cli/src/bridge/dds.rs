@@ -5,6 +5,7 @@ use crate::definitions::{describe, directories_or_installed};
 use crate::failure::Failure;
 use crate::participant::Common;
 use clap::Args;
+use engines::bridge::Rules;
 use engines::dds::{Dds, Settings};
 use qos::Class;
 use qos::priority::{Dscp, PriorityError};
@@ -22,7 +23,8 @@ use thalweg::codec::{Idl, TypeDescription};
 #[derive(Args, Debug)]
 #[command(after_help = "Example: thalweg bridge dds --domain 7 --allow '/robot/**' --idl robot.idl\n         \
                   thalweg bridge dds --interface 10.0.0.2 --host 10.0.0.1 --no-multicast\n         \
-                  thalweg bridge dds --ros-node thalweg --definitions /opt/ros/jazzy/share")]
+                  thalweg bridge dds --ros-node thalweg --definitions /opt/ros/jazzy/share\n         \
+                  thalweg bridge dds --ros-node thalweg --network robot --interface 127.0.0.1")]
 pub(super) struct DdsArguments {
     /// The domain, 0 to 232 [default: 0; with --ros-node ROS_DOMAIN_ID of the environment]
     #[arg(long, value_name = "NUMBER", help_heading = "DDS")]
@@ -39,6 +41,9 @@ pub(super) struct DdsArguments {
     /// Mark packets of a class with this code point instead of its own, such as critical=EF (repeatable)
     #[arg(long, value_name = "CLASS=DSCP", value_parser = mark, help_heading = "DDS")]
     mark: Vec<(Class, Dscp)>,
+    /// Join this network with others of DDS, to which other bridges lead by other names
+    #[arg(long, value_name = "NAME", help_heading = "DDS")]
+    network: Option<String>,
     /// Do not look for others by multicast
     #[arg(long, help_heading = "DDS")]
     no_multicast: bool,
@@ -57,16 +62,23 @@ pub(super) struct DdsArguments {
 /// Runs until told to stop.
 pub(super) fn run(arguments: &DdsArguments) -> Result {
     let settings = arguments.settings()?;
+    let rules = arguments.rules()?;
     let marks: BTreeMap<_, _> = settings.marks.iter().map(|(class, dscp)| (class.name(), dscp.value())).collect();
     let about = json!({
         "domain": settings.domain, "interfaces": settings.interfaces, "peers": settings.peers, "multicast": settings.multicast,
-        "node": settings.node, "marks": marks,
+        "node": settings.node, "marks": marks, "network": rules.network(),
     });
     let open = |bridge| Dds::open(settings.clone(), Some(bridge));
-    carry(&arguments.common, &arguments.topics, &about, open)
+    carry(&arguments.common, rules, &about, open)
 }
 
 impl DdsArguments {
+    fn rules(&self) -> Result<Rules> {
+        let rules = self.topics.rules()?;
+        let Some(network) = &self.network else { return Ok(rules) };
+        rules.in_network(network).map_err(|wrong| Failure::Usage(wrong.to_string()))
+    }
+
     fn settings(&self) -> Result<Settings> {
         let idl = Arc::new(definitions(&self.idl)?);
         let stated = idl.clone();

@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &MqttArguments) -> Result {
     let settings = arguments.settings()?;
     let about = json!({"broker": settings.broker, "prefix": settings.prefix, "user": settings.user, "client_id": settings.client_id});
     let open = |bridge| Mqtt::open(settings.clone(), Some(bridge));
-    carry(&arguments.common, &arguments.topics, &about, open)
+    carry(&arguments.common, arguments.topics.rules()?, &about, open)
 }
 
 impl MqttArguments {

@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Ros2Arguments) -> Result {
     let about = json!({"domain": settings.domain, "connect": settings.connect, "accept": settings.listen, "node": settings.node});
     free(&arguments.accept)?;
     let open = |bridge| Ros2::open(settings.clone(), Some(bridge));
-    carry(&arguments.common, &arguments.topics, &about, open)
+    carry(&arguments.common, arguments.topics.rules()?, &about, open)
 }
 
 impl Ros2Arguments {

@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &YarpArguments) -> Result {
         "server": settings.server, "serve": settings.serve, "host": settings.host, "prefix": settings.prefix, "from": settings.from,
     });
     let open = |bridge| Yarp::open(settings.clone(), Some(bridge));
-    carry(&arguments.common, &arguments.topics, &about, open)
+    carry(&arguments.common, arguments.topics.rules()?, &about, open)
 }
 
 impl YarpArguments {

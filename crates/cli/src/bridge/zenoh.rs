@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &ZenohArguments) -> Result {
     let about = json!({"connect": settings.connect, "accept": settings.listen, "scout": settings.scouting, "prefix": settings.prefix});
     free(&arguments.accept)?;
     let open = |bridge| Zenoh::open(settings.clone(), Some(bridge));
-    carry(&arguments.common, &arguments.topics, &about, open)
+    carry(&arguments.common, arguments.topics.rules()?, &about, open)
 }
 
 /// Checks that these endpoints can be listened on: a router's errors do not tell that from an absent peer.

@@ -31,5 +31,5 @@ pub(super) fn run(arguments: &ZeromqArguments) -> Result {
     let (bind, connect) = (arguments.bind.clone(), arguments.connect.clone());
     let about = json!({"bind": bind, "connect": connect});
     let settings = Settings { bind, connect, ..Settings::default() };
-    carry(&arguments.common, &arguments.topics, &about, |_| ZeroMq::open(&settings))
+    carry(&arguments.common, arguments.topics.rules()?, &about, |_| ZeroMq::open(&settings))
 }
