@@ -4,7 +4,7 @@
 //!
 //! Two hosts (network namespaces) have a line of MBIT (100) between them, with a queue by class in front of it in both arms. Each sensor, bridge and
 //! reader is a process. In the arm `bridge` the same sensors write to DDS on loopback, a bridge beside each publishes that in a class, and the
-//! readers on the other host are programs of Thalweg, because no bridge carries on what another one to the same engine publishes.
+//! readers on the other host are programs of Thalweg. A bridge beside them (docs/bridges.md, "Joining two hosts") would make them readers of DDS.
 //!
 //! At 30 Hz such images are 120 % of 553 Mbit/s. Lines of the lab are exact up to 250 Mbit/s on two processors, and leave these time for other work
 //! up to 100 (docs/lab.md, "Lines"). So the images' rate goes with the line's: 5.4 Hz at 100 Mbit/s, 30 Hz at 553.
