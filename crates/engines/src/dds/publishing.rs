@@ -121,7 +121,8 @@ impl Around {
     }
 
     fn writer(&self, named: Named, topic: &Topic, offer: &Qos, way: &[String]) -> Result<Open> {
-        let policies = of_writer(offer, [self.user_data(&named.stated), way::user_data(way)].concat());
+        let way = way::user_data(way).map_err(|wrong| Error::Topic(format!("{}: {wrong}", topic.name)))?;
+        let policies = of_writer(offer, [self.user_data(&named.stated), way].concat());
         let key = self.key(&named.stated, topic, offer)?.map(Arc::new);
         let refused = |why| Error::Topic(format!("{}: its type has a key, and {why}", topic.name));
         let layout = key.as_ref().map(|key| key.layout()).transpose().map_err(refused)?;

@@ -9,8 +9,15 @@ const KEY: &str = "thalwegway=";
 const LONGEST: usize = 128;
 
 /// USER_DATA of a writer of this way.
-pub(super) fn user_data(way: &[String]) -> Vec<u8> {
-    if way.is_empty() { Vec::new() } else { format!("{KEY}{};", way.join(",")).into_bytes() }
+///
+/// # Errors
+/// The place that cannot be stated: a program's own engine may have any name. Without it the samples could go round.
+pub(super) fn user_data(way: &[String]) -> Result<Vec<u8>, String> {
+    match way.iter().find(|place| !is_place(place)) {
+        Some(place) => Err(format!("its samples have passed {place:?}, which USER_DATA cannot name")),
+        None if way.is_empty() => Ok(Vec::new()),
+        None => Ok(format!("{KEY}{};", way.join(",")).into_bytes()),
+    }
 }
 
 /// The way that USER_DATA state; empty if they state none.
@@ -48,11 +55,11 @@ mod tests {
     #[test]
     fn a_way_comes_back_beside_a_type_hash() {
         let stated = way(&["dds/left", "@00000000000000a7"]);
-        let told = [&b"typehash=RIHS01_0;"[..], &user_data(&stated)].concat();
+        let told = [&b"typehash=RIHS01_0;"[..], &user_data(&stated).unwrap()].concat();
         assert!(is_of_dds(&stated) && is_of_dds(&way(&["dds"])) && !is_of_dds(&way(&["mqtt", "@00000000000000a7"])));
         assert_eq!(of(&told), Ok(stated));
         assert_eq!(
-            (user_data(&[]), of(b"typehash=RIHS01_0;"), of(&[0xff; 20])),
+            (user_data(&[]).unwrap(), of(b"typehash=RIHS01_0;"), of(&[0xff; 20])),
             (Vec::new(), Ok(Vec::new()), Ok(Vec::new()))
         );
     }
@@ -60,10 +67,20 @@ mod tests {
     #[test]
     fn what_is_no_way_is_refused() {
         let (most, beyond) = (vec!["dds/x".to_owned(); MOST_PASSED], vec!["dds/x".to_owned(); MOST_PASSED + 1]);
-        assert_eq!(of(&user_data(&most)), Ok(most));
+        assert_eq!(of(&user_data(&most).unwrap()), Ok(most));
+        let stated = |way: &[String]| of(format!("{KEY}{};", way.join(",")).as_bytes());
         let long = "x".repeat(LONGEST + 1);
         for wrong in [beyond, way(&["a b"]), way(&["\u{1b}[2J"]), way(&["dds", ""]), way(&[&long])] {
-            assert!(of(&user_data(&wrong)).unwrap_err().contains("at most 16"), "{wrong:?}");
+            assert!(stated(&wrong).unwrap_err().contains("at most 16"), "{wrong:?}");
+        }
+    }
+
+    /// Else such an engine's name would state other places, and readers would refuse the writer.
+    #[test]
+    fn a_place_that_cannot_be_stated_is_named() {
+        for wrong in ["my system", "a,dds/left", "a;typehash=b", ""] {
+            let told = user_data(&way(&["dds/left", wrong])).unwrap_err();
+            assert!(told.contains(&format!("{wrong:?}")), "{told}");
         }
     }
 }
