@@ -123,7 +123,8 @@ impl PortInfo {
     /// Its approximate size in memory, in bytes: `tests/directory.rs` compares.
     pub(crate) fn weight(&self) -> usize {
         let Self { name, direction: _, topic, message, qos, carriers, answers: _, pull: _, foreign } = self;
-        let foreign: usize = foreign.iter().flat_map(|end| end.texts()).map(|text| text.len() + PIECE).sum();
+        let of_end = |end: &Foreign| end.engine.len() + end.name.len() + end.network.len() + 3 * PIECE;
+        let foreign = foreign.as_ref().map_or(0, |end| of_end(end) + listed(&end.passed));
         let texts = 2 * (name.len() + topic.len()) + 3 * PIECE + foreign;
         let itself = ENTRY + PIECE + COUNTS + size_of::<Self>();
         itself + texts + named(carriers) + policies(qos) + message.weight() + INDEXED
