@@ -172,6 +172,16 @@ fn the_foreign_end_of_a_bridge_is_known_to_others() {
     assert!(matches!(&refused, Err(Error::Usage(why)) if why.contains("control character")), "{:?}", refused.err());
 }
 
+/// Peers refuse all ports of a node that has more.
+#[test]
+fn a_node_has_as_many_ports_as_its_peers_take() {
+    let [node] = nodes("most");
+    let open = || node.subscriber::<Untyped>("/a").pull_only().open();
+    let _ports: Vec<_> = (0..4096).map(|_| open().unwrap()).collect();
+    let refused = open();
+    assert!(matches!(&refused, Err(Error::Usage(why)) if why.contains("at most 4096 ports")), "{:?}", refused.err());
+}
+
 /// Peers refuse a node whose document is too long: it leaves out sources of types before.
 #[test]
 fn sources_of_many_types_leave_the_node_visible() {

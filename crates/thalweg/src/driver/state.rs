@@ -11,6 +11,7 @@ use crate::channel::flow::Sending;
 use crate::channel::memory::Memory;
 use crate::channel::{FlowNews, Senders};
 use crate::control::directory::{Directory, Surroundings};
+use crate::control::limits::MOST_PORTS;
 use crate::control::links::Settlement;
 use crate::control::local::Users;
 use crate::control::local::shares::{Shares, of_name};
@@ -253,10 +254,16 @@ impl NodeState {
         format!("/{}/{topic}/{role}{}", self.settings.name, port.0)
     }
 
-    /// Takes a port name for this node, unless another port has it.
+    /// Takes a port name for this node, unless another port has it, or the node has as many ports as its peers take: they would refuse all
+    /// of them with one more.
     pub(crate) fn reserve_name(&self, name: &str) -> Result<()> {
         self.meet(Shares::default().with(of_name(name)));
         let mut names = locked(&self.names);
+        if names.len() >= MOST_PORTS {
+            return Err(Error::Usage(format!(
+                "{name}: a node has at most {MOST_PORTS} ports, and this one has as many"
+            )));
+        }
         let own = || format!("node {} (process {}), this node", self.settings.name, std::process::id());
         if names.iter().any(|n| n == name) {
             return Err(Error::NameTaken { name: name.to_owned(), holder: own() });
