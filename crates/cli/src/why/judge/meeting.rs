@@ -182,6 +182,11 @@ fn mismatches(publisher: &PortInfo, subscriber: &PortInfo, found: &mut Diagnosis
             given_up.iter().for_each(|mismatch| found.line("fallback", without(mismatch)));
             Vec::new()
         }
+        Match::NotSameTopic if comes_back(publisher, subscriber) => {
+            let what = format!("samples of {p} have been in the network to which {s} leads, and do not go back there");
+            let remedy = "if these are two networks of DDS, name both (thalweg bridge dds --network NAME)".to_owned();
+            vec![TOPIC.found(what, remedy)]
+        }
         Match::NotSameTopic => {
             let what = format!("{p} publishes {}, and {s} subscribes to {}", publisher.topic, subscriber.topic);
             let unlike = near(&subscriber.topic, [publisher.topic.as_str()].into_iter()).is_empty();
@@ -191,6 +196,12 @@ fn mismatches(publisher: &PortInfo, subscriber: &PortInfo, found: &mut Diagnosis
         }
         Match::Mismatched(between) => between.into_iter().map(|mismatch| stands_between(p, s, mismatch)).collect(),
     }
+}
+
+/// `true` for ports of bridges whose samples would go round.
+fn comes_back(publisher: &PortInfo, subscriber: &PortInfo) -> bool {
+    let ends = publisher.foreign.as_ref().zip(subscriber.foreign.as_ref());
+    ends.is_some_and(|(from, to)| from.has_passed(&to.place()))
 }
 
 fn stands_between(p: &str, s: &str, mismatch: Mismatch) -> Problem {

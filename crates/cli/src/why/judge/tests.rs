@@ -8,7 +8,7 @@ use thalweg::admin::EndReport;
 use thalweg::admin::explain::{Explanation, Stage, SubscriberState, Way};
 use thalweg::codec::TypeDescription;
 use thalweg::control::Direction::{Publisher, Subscriber};
-use thalweg::control::{Direction, Document, NodeId, PortInfo};
+use thalweg::control::{Direction, Document, Foreign, NodeId, PortInfo};
 
 /// `/out` and `/in` of one topic on one host, with an open channel that works, changed by `fault`.
 fn judged(fault: impl FnOnce(&mut Evidence)) -> Diagnosis {
@@ -205,6 +205,13 @@ fn policies_that_do_not_fit_are_named() {
         })
     };
     assert_eq!(wanting(|_, s| s.port.topic = "/b".into()), ["topic"]);
+    let around = judged(|e| {
+        not_open(e, |look| look.stage = Stage::Unwanted);
+        for end in [&mut e.publisher, &mut e.subscriber] {
+            end.as_mut().unwrap().port.foreign = Some(Foreign { engine: "dds".into(), ..Foreign::default() });
+        }
+    });
+    assert!(around.problems[0].what.contains("do not go back"), "{around}");
     assert_eq!(wanting(|_, s| s.port.message = TypeDescription::opaque("other")), ["type"]);
     assert_eq!(wanting(|p, _| p.port.qos.reliability = qos::Reliability::BestEffort), ["reliability"]);
     assert_eq!(wanting(|_, s| s.port.carriers = vec!["shm".into()]), ["carrier"]);
