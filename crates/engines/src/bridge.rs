@@ -203,11 +203,13 @@ impl Bridge {
         routes(ports, &self.around.place, &self.around.rules, ends)
     }
 
-    /// The publishers and subscribers there, but for those whose samples have been there or here before.
+    /// The publishers and subscribers there, but for those whose samples have been there or here before: these are barred.
     fn ends(&self) -> Vec<Endpoint> {
-        let mut ends = self.engine.endpoints();
+        let ends = self.engine.endpoints();
         let known = lock(&self.around.known);
-        ends.retain(|end| !self.around.place.leads_back(&end.way, &known));
+        let leads_back = |end: &Endpoint| self.around.place.leads_back(&end.way, &known);
+        let (barred, ends): (Vec<_>, Vec<_>) = ends.into_iter().partition(leads_back);
+        *lock(&self.around.barred) = barred.into_iter().map(|end| end.id).collect();
         ends
     }
 

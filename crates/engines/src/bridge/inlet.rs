@@ -32,10 +32,14 @@ const FIRST_CHANNEL: Duration = Duration::from_secs(1);
 /// The nodes of this realm: what they published is here without the bridge.
 pub(super) type Known = Arc<Mutex<HashSet<NodeId>>>;
 
+/// The publishers in the engine whose samples have been there or here before. A subscriber there has them as well as those that are wanted.
+pub(super) type Barred = Arc<Mutex<HashSet<u128>>>;
+
 /// The surroundings of all inlets of a bridge.
 #[derive(Clone, Default)]
 pub(super) struct Around {
     pub(super) known: Known,
+    pub(super) barred: Barred,
     pub(super) documents: Arc<Vec<Document>>,
     pub(super) rules: Arc<Rules>,
     pub(super) place: Arc<Place>,

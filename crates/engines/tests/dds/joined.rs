@@ -71,6 +71,28 @@ fn a_thousand_samples_cross_once_and_none_while_nobody_wants_them() {
     until("no bridge subscribes any more", || there.wanted_by() == 1);
 }
 
+/// Regression: the bridge's reader has the samples of all writers of a topic, and took those of one that was left out for another one's, whose
+/// endpoint was not known yet.
+#[test]
+fn what_has_gone_round_ends_beside_a_writer_whose_samples_are_carried() {
+    let (realm, [left, right]) = (realm("dds-round"), [domain(), domain()]);
+    let (talker, round, listener) = (open(left), open(left), open(right));
+    let _bridges = [join(&realm, "left", settings(left)), join(&realm, "right", settings(right))];
+    let (_subscriber, told) = listen(&listener, "/a", &Qos::default());
+    let publisher = talker.publisher(&topic("/a"), &Qos::default()).unwrap();
+    let way = ["dds/left", "@00000000000000a7"].map(str::to_owned);
+    let returning = round.publisher_by(&topic("/a"), &Qos::default(), &way).unwrap();
+    until("the bridge reads both writers", || publisher.is_wanted() && returning.is_wanted());
+    publish(&*returning, COUNT);
+    let mut number = 0;
+    until("samples of a writer that is not known would have been taken for the other one's", || {
+        publish(&*publisher, number);
+        assert_eq!(told.recv_timeout(LONG), Ok(number));
+        number += 1;
+        number == 100
+    });
+}
+
 /// Two realms with a network between them: of both its bridges each knows where the samples have been.
 #[test]
 fn a_late_joiner_gets_a_history_from_two_networks_away() {

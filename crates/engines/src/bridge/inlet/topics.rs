@@ -6,8 +6,9 @@ use super::super::routes::In;
 use super::super::rules::Rules;
 use super::line::Line;
 use super::thin::Thin;
-use super::{Around, FIRST_CHANNEL};
+use super::{Around, Barred, FIRST_CHANNEL};
 use crate::engine::{Engine, Error, Sample, Support};
+use crate::lock;
 use qos::{Qos, match_qos};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(super) struct Topics {
     route: In,
     rules: Arc<Rules>,
     documents: Arc<Vec<Document>>,
+    barred: Barred,
     /// By topic in the engine and number of the publisher there. `None`: the topic is not carried by this route. Most topics have one line,
     /// and a map has room for eleven: 2 KB if they were in it.
     open: HashMap<String, Option<BTreeMap<u128, Box<Line>>>>,
@@ -58,9 +60,10 @@ impl Waiting {
 impl Topics {
     pub(super) fn new(node: Node, engine: &dyn Engine, route: In, around: &Around) -> Self {
         let (rules, documents, place) = (around.rules.clone(), around.documents.clone(), around.place.clone());
-        let instances = engine.abilities().instances == Support::Enforced;
+        let (instances, barred) = (engine.abilities().instances == Support::Enforced, around.barred.clone());
         let (open, aliases, early) = (HashMap::new(), HashMap::new(), Early::default());
-        Self { node, place, instances, route, rules, documents, open, lines: 0, aliases, early, came: 0, failed: None }
+        let (lines, came, failed) = (0, 0, None);
+        Self { node, place, instances, route, rules, documents, barred, open, lines, aliases, early, came, failed }
     }
 
     /// Opens publishers until there is one for each source; without sources, one for a topic that is known. Those that have none any more, or
@@ -118,6 +121,9 @@ impl Topics {
 
     /// Publishes a sample, or lets it wait: behind others of its publisher that wait, for the first channel, or for its publisher to be known.
     pub(super) fn take(&mut self, sample: &Sample<'_>, now: Instant) {
+        if self.is_barred(sample.publisher) {
+            return;
+        }
         let waits = self.early.iter().any(|waiting| waiting.is_of(sample.topic, sample.publisher));
         if waits || !self.is_ready(sample.topic, sample.publisher, now) {
             let Sample { publisher, change, .. } = *sample;
@@ -138,6 +144,9 @@ impl Topics {
     pub(super) fn settle(&mut self, now: Instant) {
         let mut waiting = std::mem::take(&mut self.early);
         while let Some((first, message)) = waiting.take_first(|_| true) {
+            if self.is_barred(first.publisher) {
+                continue; // it came before its endpoint was known
+            }
             let waited = now.saturating_duration_since(first.since);
             if waited >= ENDPOINT {
                 self.alias(first.publisher);
@@ -149,6 +158,10 @@ impl Topics {
                 self.wait(first, message);
             }
         }
+    }
+
+    fn is_barred(&self, publisher: u128) -> bool {
+        lock(&self.barred).contains(&publisher)
     }
 
     /// `true` if a sample of this publisher can be published now.
