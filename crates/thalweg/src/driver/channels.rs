@@ -208,7 +208,7 @@ impl Control {
         if let Some(its) = end.unfinished.take().filter(|its| its.incarnation == incarnation)
             && let Some(next) = its.gate.next_history(after, channel.account.clone())
         {
-            return its.gate.followed_by(|| 0, |_| Arc::new(next));
+            return its.gate.followed_by(|| 0, |_| next);
         }
         match end.before.as_ref().filter(|its| its.incarnation == incarnation) {
             Some(its) => {

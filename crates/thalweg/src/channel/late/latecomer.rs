@@ -5,7 +5,7 @@ use crate::channel::memory::Account;
 use crate::channel::{Deliver, Delivery, Payload, SampleInfo};
 use linux::lock::PiMutex;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The junction of a channel's live samples and its history.
 pub(crate) struct Latecomer {
@@ -13,6 +13,8 @@ pub(crate) struct Latecomer {
     turn: Arc<PiMutex<()>>,
     /// Not held during a delivery: a callback holds up nobody who asks.
     join: PiMutex<LateJoin<(SampleInfo, Vec<u8>)>>,
+    /// The next channel's junction, if this one was handed over to it.
+    next: OnceLock<Arc<Self>>,
     /// The channel's.
     account: Arc<Account>,
 }
@@ -20,7 +22,7 @@ pub(crate) struct Latecomer {
 impl Latecomer {
     /// A junction for a channel that delivered samples up to `after` before it came back.
     pub(crate) fn new(after: u64, account: Arc<Account>) -> Self {
-        Self { turn: Arc::default(), join: PiMutex::new(LateJoin::new(after, HOLD)), account }
+        Self::of(Arc::default(), LateJoin::new(after, HOLD), account)
     }
 
     /// The same, with live samples that wait already.
@@ -30,7 +32,11 @@ impl Latecomer {
         held: impl Iterator<Item = (SampleInfo, Vec<u8>)>,
     ) -> Self {
         let held = held.map(|(info, bytes)| (info.seq, bytes.len(), (info, bytes)));
-        Self { turn: Arc::default(), join: PiMutex::new(LateJoin::with_held(after, HOLD, held)), account }
+        Self::of(Arc::default(), LateJoin::with_held(after, HOLD, held), account)
+    }
+
+    fn of(turn: Arc<PiMutex<()>>, join: LateJoin<(SampleInfo, Vec<u8>)>, account: Arc<Account>) -> Self {
+        Self { turn, join: PiMutex::new(join), next: OnceLock::new(), account }
     }
 
     /// Delivers a live sample of the channel, or keeps it. `true`: the next samples need not come here.
@@ -46,6 +52,11 @@ impl Latecomer {
 
     fn arrived(&self, subscriber_port: &dyn Deliver, delivery: Delivery<'_>, is_of_earlier: bool) {
         let _turn = self.turn.lock();
+        self.pass(subscriber_port, delivery, is_of_earlier);
+    }
+
+    /// As [`Self::arrived`]; `turn` is held.
+    fn pass(&self, subscriber_port: &dyn Deliver, delivery: Delivery<'_>, is_of_earlier: bool) {
         let SampleInfo { seq, received_ns, .. } = delivery.info;
         let bytes = delivery.payload.bytes();
         let keep = || (delivery.info, bytes.to_vec());
@@ -53,6 +64,11 @@ impl Latecomer {
             true => self.join.lock().of_earlier(seq, bytes.len(), received_ns, keep),
             false => self.join.lock().live(seq, bytes.len(), received_ns, keep),
         };
+        if verdict == Verdict::Drop
+            && let Some(next) = self.next.get()
+        {
+            return next.pass(subscriber_port, delivery, true); // it waited for its turn longer than its channel was there
+        }
         self.release(|held| subscriber_port.deliver(held));
         if let Verdict::Deliver { historical } = verdict {
             let historical = historical || delivery.info.historical;
@@ -101,8 +117,11 @@ impl Latecomer {
     }
 
     /// The junction of the next channel after one that was [given up](Self::give_up): as [`LateJoin::next`].
-    pub(crate) fn next(&self, after: u64, account: Arc<Account>) -> Self {
-        Self { turn: self.turn.clone(), join: PiMutex::new(self.join.lock().next(after)), account }
+    pub(crate) fn next(&self, after: u64, account: Arc<Account>) -> Arc<Self> {
+        let mut join = self.join.lock(); // until samples that are dropped here find the next one
+        let next = Arc::new(Self::of(self.turn.clone(), join.next(after), account));
+        let _ = self.next.set(next.clone());
+        next
     }
 
     /// The history is over: the waiting samples follow it. Returns the numbers that may be missing, as [`LateJoin::end`].

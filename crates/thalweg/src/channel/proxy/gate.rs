@@ -203,7 +203,7 @@ impl Gate {
     }
 
     /// The junction for the channel after this one, whose history was given up.
-    pub(crate) fn next_history(&self, after: u64, account: Arc<Account>) -> Option<Latecomer> {
+    pub(crate) fn next_history(&self, after: u64, account: Arc<Account>) -> Option<Arc<Latecomer>> {
         Some(self.late.lock().as_ref()?.next(after, account))
     }
 
