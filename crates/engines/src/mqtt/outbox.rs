@@ -43,7 +43,7 @@ impl Outbox {
         self.reliable.push_back(sample);
     }
 
-    /// Lets an acknowledgement wait. `false`: as many wait as the broker may send samples without (the Receive Maximum of this end).
+    /// Lets an acknowledgement wait. `false`: no room, as many wait as the broker may send samples without (the Receive Maximum of this end).
     pub(super) fn put_acknowledgement(&mut self, id: u16) -> bool {
         let waiting = self.control.iter().filter(|packet| matches!(packet, Packet::PubAck(_))).count();
         if waiting >= usize::from(WINDOW) {

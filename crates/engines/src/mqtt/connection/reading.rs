@@ -110,12 +110,21 @@ impl Shared {
     fn take(&self, sample: &Publish) -> std::result::Result<(), String> {
         let targets = lock(&self.state).subscriptions.of(sample);
         targets.iter().for_each(|(target, round)| target.take(sample, *round));
-        if sample.pkid != 0 {
-            if !lock(&self.state).outbox.put_acknowledgement(sample.pkid) {
-                return Err(format!("it sends more than {WINDOW} samples that are not acknowledged"));
-            }
-            self.work.notify_one();
+        if sample.pkid == 0 { Ok(()) } else { self.acknowledge(sample.pkid) }
+    }
+
+    /// Tells the broker that a sample has come, once there is room for that. Mosquitto before 2.0.13 sends more samples than this end takes
+    /// without acknowledgement (its Receive Maximum): those wait in the socket, because with the connection all that the broker has for it is lost.
+    fn acknowledge(&self, id: u16) -> std::result::Result<(), String> {
+        let mut put = false;
+        drop(self.wait(lock(&self.state), |state| {
+            put = state.outbox.put_acknowledgement(id);
+            !put && !state.stop
+        }));
+        if !put {
+            return Err(format!("it sends more than {WINDOW} samples, and takes no acknowledgement of them"));
         }
+        self.work.notify_one();
         Ok(())
     }
 

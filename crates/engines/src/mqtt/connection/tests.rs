@@ -1,5 +1,7 @@
 //! With brokers that answer wrongly, or not at all.
 
+mod window;
+
 use super::super::dial::Presence;
 use super::super::packet;
 use super::super::subscriptions::{Filter, Round};
