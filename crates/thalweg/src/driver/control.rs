@@ -43,6 +43,9 @@ pub(crate) enum Command {
     /// A panic is injected: once, or from now on whenever timers are looked at.
     #[cfg(test)]
     Panic(bool),
+    /// A test looks at the control thread's state, or holds the thread up.
+    #[cfg(test)]
+    Look(Box<dyn FnOnce(&mut Control) + Send>),
     /// A reader has finished with a channel.
     Ended {
         channel: Arc<Channel>,
@@ -261,6 +264,8 @@ impl Control {
                 self.panics = always;
                 assert!(always, "injected");
             }
+            #[cfg(test)]
+            Command::Look(look) => look(self),
             Command::Ended { channel, why } => self.channel_ended(&channel, why),
             Command::Begin { questions, answers } => self.answers_ready(*questions, answers),
             Command::Moved(pair) => self.moved(pair),
