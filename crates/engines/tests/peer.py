@@ -53,6 +53,8 @@ if engine == 'zenoh':
             received()
 else:
     logging.disable(logging.CRITICAL)
+    # zenoh-ros2-sdk 0.1.8 looks for CongestionControl here. Where it finds none, even a reliable publisher drops what finds a full queue.
+    zenoh.qos = zenoh
     if what == 'talk':
         publisher = ROS2Publisher('/chatter', 'std_msgs/msg/String', 'string data\n', node_name='talker', router_port=port)
         until(lambda: publisher.pub.matching_status.matching)
