@@ -200,6 +200,7 @@ pub(crate) fn stopped(realm: &str, nodes: &[Document], own: NodeId) -> Vec<u32> 
 fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
     let mut channels: BTreeMap<(String, String, String), Channel> = BTreeMap::new();
     for report in reports {
+        let lost = report.lost_on_the_way();
         let key = (report.topic.clone(), report.publisher.clone(), report.subscriber.clone());
         let channel = channels.entry(key).or_insert_with(|| Channel {
             topic: report.topic,
@@ -232,7 +233,8 @@ fn join(reports: Vec<ChannelReport>) -> Vec<Channel> {
             channel.repaired = report.repaired;
             channel.bytes = if channel.received.is_some() { channel.bytes } else { report.bytes };
         } else {
-            (channel.received, channel.lost, channel.bytes) = (Some(report.samples), Some(report.lost), report.bytes);
+            (channel.received, channel.bytes) = (Some(report.samples), report.bytes);
+            channel.lost = Some(lost);
             channel.mailbox = held;
             channel.skipped = report.skipped;
         }
@@ -262,6 +264,9 @@ mod tests {
             assert_eq!((channel.received, channel.lost, channel.bytes, channel.waiting), (Some(8), Some(2), 64, 2));
         }
         assert_eq!(join(vec![report("publisher", 3, 0)])[0].received, None);
+        let shm = |end| ChannelReport { carrier: "shm".into(), ..report(end, 3, 2) };
+        let ring = join(vec![shm("publisher"), shm("subscriber")]);
+        assert_eq!((ring[0].dropped, ring[0].lost), (Some(2), Some(0)), "what is dropped in the ring counts once");
         let over = |over: Option<&str>| ChannelReport { over: over.map(str::to_owned), ..report("publisher", 3, 0) };
         let relayed = join(vec![over(Some("/gate/proxy7")), report("subscriber", 3, 0)]);
         assert_eq!(relayed[0].over.as_deref(), Some("/gate/proxy7"));

@@ -89,7 +89,7 @@ fn examine(evidence: &Evidence, found: &mut Diagnosis) -> Option<String> {
     opening::carrier(&both, &taken.carrier, found);
     let rate = flowing::judge(&both, evidence.watched, found);
     judge_priority(&both, found);
-    let lost = out.lost + taken.lost;
+    let lost = out.lost + taken.lost_on_the_way();
     Some(format!("{} → {} over {}: healthy, {rate}, {lost} lost", out.publisher, out.subscriber, out.carrier))
 }
 

@@ -244,7 +244,7 @@ impl Topics {
 
     /// Samples of a publisher that its channel to here has lost on the way.
     pub(super) fn lost_on_the_way(&self, source: &Source) -> u64 {
-        self.report(source, |report| report.lost).unwrap_or(0)
+        self.report(source, thalweg::ChannelReport::lost_on_the_way).unwrap_or(0)
     }
 
     fn report<T>(&self, source: &Source, value: impl Fn(&thalweg::ChannelReport) -> T) -> Option<T> {

@@ -173,6 +173,14 @@ pub struct ChannelReport {
     pub over: Option<String>,
 }
 
+impl ChannelReport {
+    /// Samples that were lost between the ends, by the report of the subscriber's. Over `shm` that is none: a gap in the ring is what the
+    /// publisher's end has dropped there, and counts as lost itself.
+    pub fn lost_on_the_way(&self) -> u64 {
+        if self.carrier == carrier::Name::Shm { 0 } else { self.lost }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

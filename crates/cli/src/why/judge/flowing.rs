@@ -77,7 +77,7 @@ pub(super) fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -
         too_large: Count::of(out, |r| r.too_large),
         policed: Count::of(out, |r| r.policed),
         received: Count::of(taken, |r| r.samples),
-        lost: Count::of(taken, |r| r.lost),
+        lost: Count::of(taken, ChannelReport::lost_on_the_way),
         malformed: Count::of(taken, |r| r.malformed),
         dropped: Count {
             now: dropped(states.last()),

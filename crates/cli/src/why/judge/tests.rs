@@ -114,6 +114,15 @@ fn a_channel_that_works_has_no_problem_and_says_how_fast_it_is() {
     assert_eq!(diagnosis.verdict, "/out → /in over tcp: healthy, 100 samples/s, 0 lost");
     // An old loss of one in a thousand is evidence, not a problem.
     assert_eq!(ids(|e| (reports(&mut e.subscriber).0.lost, reports(&mut e.subscriber).1.lost) = (1, 1)), [""; 0]);
+    // Both ends of a ring see what was dropped in it.
+    let ring = judged(|e| {
+        for end in [&mut e.publisher, &mut e.subscriber] {
+            let (first, last) = reports(end);
+            (first.carrier, last.carrier) = ("shm".into(), "shm".into());
+            (first.lost, last.lost) = (1, 1);
+        }
+    });
+    assert!(ring.verdict.ends_with(", 1 lost"), "{}", ring.verdict);
 }
 
 #[test]
