@@ -58,6 +58,9 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
     let done = check.wait_with_output().unwrap();
     let said = [done.stdout, done.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     assert!(done.status.success() && said.is_empty(), "{said}\n{text}");
+    let of_programs =
+        ["thalweg_bound_seconds", "thalweg_channel_bytes_total"].map(|name| format!("{name}{{topic=\"/joints\""));
+    assert!(of_programs.iter().all(|series| text.contains(series)), "topics have one name: {text}");
     let quantile = |of: &str| -> f64 {
         let is = |line: &&str| line.starts_with("thalweg_channel_latency_seconds{") && line.contains(of);
         let [line] = text.lines().filter(is).collect::<Vec<_>>()[..] else { panic!("one channel runs: {text}") };

@@ -80,7 +80,8 @@ struct Row<'a> {
 /// The promise of a channel, in figures.
 #[cfg(feature = "dashboard")]
 pub(crate) struct Promise<'a> {
-    topic: &'a str,
+    /// As programs have it: a contract may leave out the `/` before it.
+    topic: String,
     publisher: &'a str,
     subscriber: &'a str,
     /// The verdict of the last look.
@@ -96,10 +97,10 @@ pub(crate) struct Promise<'a> {
 }
 
 #[cfg(feature = "dashboard")]
-impl<'a> Promise<'a> {
+impl Promise<'_> {
     /// What tells it from others, for metrics.
-    pub(crate) fn labels(&self) -> Vec<(&'static str, &'a str)> {
-        vec![("topic", self.topic), ("publisher", self.publisher), ("subscriber", self.subscriber)]
+    pub(crate) fn labels(&self) -> Vec<(&'static str, &str)> {
+        vec![("topic", &self.topic[..]), ("publisher", self.publisher), ("subscriber", self.subscriber)]
     }
 }
 
@@ -212,7 +213,7 @@ impl<'a> Document<'a> {
         self.channels.iter().map(|row| {
             let Row { topic, publisher, subscriber, now, worst_us, latency_us: latency, bound_us, late, .. } = *row;
             Promise {
-                topic,
+                topic: format!("/{}", topic.trim_start_matches('/')),
                 publisher: row.publisher_port.unwrap_or(publisher),
                 subscriber,
                 now,
