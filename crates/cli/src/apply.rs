@@ -6,6 +6,7 @@
 //! | [`host_file`] | the file: queues and channels of one host |
 //! | [`planned`] | a plan on one of its hosts: the queues of its devices, the settings of running channels |
 //! | [`flows`] | queues and rates of single flows |
+//! | [`ends`] | the ends of channels after that |
 //! | [`proof`] | the treatment of each class and flow after the queues were installed |
 //! | [`groups`] | limits of control groups |
 //! | [`channels`] | priorities and proxies of running channels, and the journal that undoes them |
@@ -14,6 +15,7 @@
 #[cfg(feature = "sessions")]
 mod all;
 pub(crate) mod channels;
+mod ends;
 mod flows;
 mod groups;
 pub(crate) mod host_file;
@@ -22,7 +24,7 @@ mod proof;
 
 use crate::ends::Which;
 use crate::failure::{Failure, Result};
-use crate::output::{line, table, tell};
+use crate::output::{line, tell};
 use crate::participant::{Common, Participant};
 use crate::plan::read_plan;
 use channels::TakenBack;
@@ -112,7 +114,7 @@ pub(crate) fn apply(arguments: &ApplyArguments) -> Result {
     let flows: Vec<FlowRow> = wanted.iter().flat_map(proof::flows).collect();
     let limited = cgroup::limit(&directory, &file.groups).map_err(groups::failure)?;
     let set = |participant| channels::apply(participant, &file.channels, &directory).map(channels::Applied::keep);
-    let ends = participant.as_ref().map_or(Ok(Vec::new()), set)?;
+    let ends = ends::latest(participant.as_ref().map_or(Ok(Vec::new()), set)?);
     installed.keep().map_err(failure)?;
     made.keep().map_err(failure)?.iter().for_each(|change| tell(change));
     show(arguments, &rows, &flows, &ends, &limited.keep())
@@ -217,28 +219,9 @@ fn show(arguments: &ApplyArguments, rows: &[Row], flows: &[FlowRow], ends: &[End
         let limits = (!groups.is_empty()).then(|| groups::limits_text(groups));
         let single = (!flows.is_empty()).then(|| flows_text(flows));
         let tables =
-            [(!rows.is_empty()).then(|| rows_text(rows)), single, limits, (!ends.is_empty()).then(|| ends_text(ends))];
+            [(!rows.is_empty()).then(|| rows_text(rows)), single, limits, (!ends.is_empty()).then(|| ends::text(ends))];
         tables.into_iter().flatten().chain(["`thalweg restore` undoes it".to_owned()]).collect::<Vec<_>>().join("\n\n")
     })
-}
-
-fn ends_text(ends: &[EndReport]) -> String {
-    let headers =
-        [("channel", '<'), ("end", '<'), ("thread", '<'), ("mark", '<'), ("lands in", '<'), ("effective", '<')];
-    let row = |end: &EndReport| {
-        let thread = match end.tid {
-            Some(tid) => match end.reservation {
-                Some(reserved) => format!("{tid}: {reserved}"),
-                None => format!("{tid}: {} {}", end.policy, end.priority),
-            },
-            None => "-".to_owned(),
-        };
-        let mark = end.dscp.map_or("-".to_owned(), |dscp| dscp.to_string());
-        let effective = if end.effective { "yes".to_owned() } else { format!("no: {}", end.because) };
-        let channel = format!("{} → {}", end.publisher, end.subscriber);
-        vec![channel, end.end.clone(), thread, mark, end.band.clone(), effective]
-    };
-    table(&headers, &ends.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Undoes what was applied.
