@@ -148,9 +148,14 @@ fn serve(mut participant: Participant, engine: Box<dyn Engine>, rules: Rules, ab
     let mut bridge = Bridge::new(participant.node.clone(), engine, rules);
     let begun = json!({"bridge": name, "node": participant.node.name(), "settings": about});
     output.result(&begun, || format!("bridge to {name}: {}", participant.node.name()))?;
-    let mut told = None;
+    let (mut told, mut alone) = (None, Some(Instant::now() + ALONE));
     while !participant.stop.asked() {
         bridge.turn(TICK).iter().for_each(tell_notice);
+        if alone.take_if(|due| Instant::now() >= *due).is_some() && bridge.is_alone() {
+            tell(&format!(
+                "nobody of {name} is connected yet: is a router where --connect says? --accept takes programs without one"
+            ));
+        }
         participant.tell_events();
         let status = bridge.status();
         let routes = (status.standby_for, status.publishers, status.out, status.into);
@@ -161,6 +166,9 @@ fn serve(mut participant: Participant, engine: Box<dyn Engine>, rules: Rules, ab
     let status = bridge.status();
     output.result(&document(&status), || text(&status))
 }
+
+/// The time after which a bridge that nobody is connected to says so.
+const ALONE: Duration = Duration::from_secs(3);
 
 fn tell_notice(notice: &Notice) {
     tell(&format!("warning: {notice}"));
@@ -179,7 +187,9 @@ fn text(status: &Status) -> String {
     match standby_for {
         Some(node) => format!("on standby: the bridge of node {node} carries the samples"),
         None => {
-            format!("publishers there: {publishers}, topics out: {out}, in: {into}; samples out: {sent}, in: {came}")
+            format!(
+                "our publishers there: {publishers}, topics out: {out}, in: {into}; samples out: {sent}, in: {came}"
+            )
         }
     }
 }

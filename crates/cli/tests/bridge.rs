@@ -68,6 +68,14 @@ fn two_realms_meet_in_a_graph_of_ros() {
     assert_eq!(listener.json_line()["data"]["data"], "hello");
 }
 
+#[test]
+fn a_bridge_without_a_router_says_so() {
+    let house = Testbed::new();
+    let bridge = house.start(&format!("bridge ros2 --realm alone --domain 9 --connect 127.0.0.1:{}", port()));
+    let mut errors = std::iter::from_fn(|| bridge.error_line());
+    assert!(errors.any(|line| line.starts_with("nobody of ros2 is connected yet")));
+}
+
 /// A broker of MQTT, mosquitto, which ends with this program at the latest.
 #[cfg(feature = "mqtt")]
 struct Broker {

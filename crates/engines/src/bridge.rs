@@ -167,6 +167,11 @@ impl Bridge {
         }
     }
 
+    /// `true` while the engine knows that nobody is connected to it.
+    pub fn is_alone(&self) -> bool {
+        self.engine.is_alone()
+    }
+
     /// Decides which bridge of this realm carries the samples; `true` if that is another one than before.
     fn elect(&mut self) -> bool {
         let rivals = self.engine.bridges().into_iter().filter(|node| lock(&self.around.known).contains(node));

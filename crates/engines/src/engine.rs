@@ -68,6 +68,11 @@ pub trait Engine: Send + Sync {
         Vec::new()
     }
 
+    /// `true` while no other program, and no router, is connected. By default never, of engines that do not know.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// What came from others and could not be used: malformed, or beyond a limit. By default nothing.
     fn refused(&self) -> Refused {
         Refused::default()

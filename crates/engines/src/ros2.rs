@@ -261,6 +261,10 @@ impl Engine for Ros2 {
         self.sessions.bridges()
     }
 
+    fn is_alone(&self) -> bool {
+        self.sessions.is_alone()
+    }
+
     fn refused(&self) -> Refused {
         self.graph.refused()
     }

@@ -81,6 +81,15 @@ fn a_thousand_samples_of_a_talker_reach_a_rust_struct() {
 }
 
 #[test]
+fn a_node_without_a_router_knows_that_it_is_alone() {
+    let address = address();
+    let first = ros_node("first", &[], &[&address]);
+    assert!(first.is_alone());
+    let second = ros_node("second", &[&address], &[]);
+    until("both are connected", || !first.is_alone() && !second.is_alone());
+}
+
+#[test]
 fn a_listener_gets_a_thousand_samples_of_a_rust_struct() {
     let (here, ros, bridge) = world("ros-out");
     let block = Queue::Block { limit: 1024, up_to_us: 10_000_000 };

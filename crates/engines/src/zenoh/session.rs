@@ -109,6 +109,15 @@ impl Sessions {
         Ok(at.insert(session).clone())
     }
 
+    /// `true` while there is neither a router nor a peer.
+    pub(crate) fn is_alone(&self) -> bool {
+        let is_connected = |session: &Session| {
+            let info = session.info();
+            info.routers_zid().wait().next().is_some() || info.peers_zid().wait().next().is_some()
+        };
+        !lock(&self.open).iter().flatten().any(is_connected)
+    }
+
     pub(crate) fn bridges(&self) -> Vec<NodeId> {
         lock(&self.bridges).iter().copied().collect()
     }
