@@ -8,12 +8,19 @@ use std::path::{Path, PathBuf};
 use thalweg::codec::{Definitions, RosError, TypeDescription};
 
 /// These directories, or those of the ROS 2 that this shell has set up: each prefix has the definitions of its packages in `share`.
-pub(crate) fn directories_or_installed(named: &[PathBuf]) -> Vec<PathBuf> {
+///
+/// # Errors
+/// One that is named is no directory.
+pub(crate) fn directories_or_installed(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if let Some(absent) = named.iter().find(|directory| !directory.is_dir()) {
+        return Err(Failure::Usage(format!("--definitions {}: there is no such directory", absent.display())));
+    }
     if !named.is_empty() {
-        return named.to_vec();
+        return Ok(named.to_vec());
     }
     let prefixes: OsString = std::env::var_os(PREFIXES).unwrap_or_default();
-    std::env::split_paths(&prefixes).filter(|prefix| !prefix.as_os_str().is_empty()).map(|p| p.join("share")).collect()
+    let installed = std::env::split_paths(&prefixes).filter(|prefix| !prefix.as_os_str().is_empty());
+    Ok(installed.map(|prefix| prefix.join("share")).collect())
 }
 
 /// Describes a type. The definitions that it refers to are read one after the other, as they are missed. Those that are known anyway,

@@ -34,6 +34,9 @@ fn bad_arguments_exit_2_and_say_what_is_allowed() {
         ("pub /a --type std_msgs/msg/String --file x", "cannot be used with"),
         ("pub /a --type String", "expected the name of a ROS 2 type"),
         ("pub /a --definitions x", "--type"),
+        ("pub /a --type a/B --definitions /does/not", "--definitions /does/not: there is no such directory"),
+        #[cfg(feature = "zenoh")]
+        ("bridge ros2 --definitions /does/not", "--definitions /does/not: there is no such directory"),
         ("pub /a --file /does/not/exist", "/does/not/exist"),
         ("pub /a --port out/", "has an empty segment"),
         ("sub /a --every 0", "0 is not in 1.."),

@@ -82,7 +82,7 @@ impl DdsArguments {
     fn settings(&self) -> Result<Settings> {
         let idl = Arc::new(definitions(&self.idl)?);
         let stated = idl.clone();
-        let directories = directories_or_installed(&self.definitions);
+        let directories = directories_or_installed(&self.definitions)?;
         let described = move |name: &str| -> Option<TypeDescription> {
             let of_ros = || describe(&ros_name(name)?, &directories).ok();
             idl.describe(name).ok().or_else(of_ros)

@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Ros2Arguments) -> Result {
 impl Ros2Arguments {
     fn settings(&self) -> Result<Settings> {
         let default = Settings::default();
-        let directories = directories_or_installed(&self.definitions);
+        let directories = directories_or_installed(&self.definitions)?;
         Ok(Settings {
             domain: self.domain.map_or_else(domain, Ok)?,
             connect: if self.connect.is_empty() { default.connect } else { self.connect.clone() },

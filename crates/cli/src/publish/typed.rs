@@ -32,7 +32,7 @@ impl Values {
 impl Typed {
     /// The type of this name, whose definitions are in these directories.
     pub(super) fn find(name: &str, directories: &[PathBuf]) -> Result<Self> {
-        let message = describe(name, &directories_or_installed(directories))?;
+        let message = describe(name, &directories_or_installed(directories)?)?;
         match message.schema.clone() {
             Some(schema) => Ok(Self { message, schema }),
             None => Err(Failure::Usage(format!(
