@@ -211,10 +211,10 @@ fn port_text(info: &PortInfo) -> String {
         ("type", format!("{} ({:016x})", info.message.name, info.message.hash)),
         ("structure", structure.unwrap_or_else(|| "not known".to_owned())),
         ("reliability", qos.reliability.to_string()),
-        ("queue", format!("{:?}", qos.queue)),
+        ("queue", qos.queue.to_string()),
         ("class", format!("{:?} (DSCP {})", qos.class, qos.class.dscp()).to_lowercase()),
-        ("queue bytes", format!("{} bytes", qos.queue_bytes())),
-        ("max message", format!("{} bytes", qos.max_message)),
+        ("queue bytes", bytes(qos.queue_bytes() as f64)),
+        ("max message", bytes(f64::from(qos.max_message))),
         ("carriers", info.carriers.join(", ")),
     ];
     let shown = ["reliability", "queue", "class", "max-message", "bytes"];

@@ -101,7 +101,8 @@ use std::process::ExitCode;
 
 /// Real-time publish/subscribe
 ///
-/// Exit codes: 0 did it; 1 a check failed or the answer is "no"; 2 bad usage or input; 3 the system refused.
+/// Exit codes: 0 did it; 1 a check failed or the answer is "no"; 2 bad usage or input; 3 the system refused; 4 the machine was too noisy
+/// to tell.
 #[derive(Parser)]
 #[command(name = "thalweg", version, after_help = "`thalweg VERB --help` says more of each.\n\nExample: thalweg demo")]
 struct Arguments {

@@ -339,8 +339,9 @@ impl Totals {
 impl Summary<'_> {
     fn text(&self) -> String {
         let mut text = format!(
-            "{} samples, {}, in {:.1} s on {} ({}): {} sent, {} queued, {} dropped",
+            "{} {}, {}, in {:.1} s on {} ({}): {} sent, {} queued, {} dropped",
             self.published,
+            if self.published == 1 { "sample" } else { "samples" },
             bytes(self.bytes as f64),
             self.seconds,
             self.topic,

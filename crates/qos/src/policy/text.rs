@@ -6,6 +6,7 @@ use crate::expression::Filter;
 use crate::nearest;
 use crate::priority::PriorityError;
 use crate::quantity::{parse_bytes, parse_duration, parse_rate};
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -218,6 +219,12 @@ fn texts(text: &str) -> Result<Vec<String>, PolicyError> {
         c == ',' && !quoted
     };
     Ok(text.split(between).map(|part| part.trim().to_owned()).collect())
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&show_queue(*self))
+    }
 }
 
 pub(super) fn show_queue(queue: Queue) -> String {
