@@ -3,11 +3,13 @@
 import itertools
 import math
 import time
+from contextlib import suppress
 
 import thalweg
 from message import DEADLINE, TOPIC, Position
 
-with thalweg.Node("publisher") as node:
+# Ctrl-C ends the program; the node closes first.
+with suppress(KeyboardInterrupt), thalweg.Node("publisher") as node:
     publisher = node.publisher(TOPIC, Position, deadline=DEADLINE)
     print(f"{publisher.name} publishes {publisher.topic}; stop with Ctrl-C", flush=True)
     for step in itertools.count():

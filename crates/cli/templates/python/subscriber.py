@@ -1,9 +1,12 @@
 """Prints positions with their latency, and says so if none comes in time. A publisher that promises less is not matched."""
 
+from contextlib import suppress
+
 import thalweg
 from message import DEADLINE, TOPIC, Position
 
-with thalweg.Node("subscriber") as node:
+# Ctrl-C ends the program; the node closes first.
+with suppress(KeyboardInterrupt), thalweg.Node("subscriber") as node:
     subscriber = node.subscriber(TOPIC, Position, deadline=DEADLINE)
     while True:
         sample = subscriber.wait(DEADLINE)
