@@ -63,8 +63,7 @@ fn the_robot_fits_is_explained_written_drawn_and_compared() {
     let mut overview =
         done.lines.iter().skip_while(|line| !line.starts_with("deadlines, those with the least to spare")).skip(1);
     let first = overview.next().unwrap();
-    let says =
-        ["camera-left → /operator/view ", " of 150 ms ", " 76 % ", "air to operator: blocking by what is being sent"];
+    let says = ["map → /operator/map ", " of 2 s ", " 23 % ", "air to operator: transmission"];
     assert!(says.iter().all(|says| first.contains(says)), "{first}");
     let drawn = std::fs::read_to_string(&figure).unwrap();
     assert_eq!(drawn, std::fs::read_to_string(example("robot.svg")).unwrap(), "examples/robot.svg: draw it anew");
@@ -214,7 +213,7 @@ fn changes_and_differences_are_readable() {
         let row = lines.iter().find(|line| line.starts_with(starts)).unwrap_or_else(|| panic!("{starts}: {lines:?}"));
         row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
-    let bound = row(&done.lines, "channel camera-left vision → /operator/view ");
+    let bound = row(&done.lines, "channel map pilot → /operator/map ");
     assert!(bound.len() == 4 && bound[2] != bound[3], "what, value, old, new: {bound:?}");
     assert_eq!(row(&done.lines, "link air radio → operator")[1..3], ["load", "2.172 Mbit/s"]);
     assert!(!done.lines.iter().any(|line| line.contains("/motors/stop")), "what stays is not shown: {:?}", done.lines);
