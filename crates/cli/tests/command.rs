@@ -50,6 +50,8 @@ mod recording;
 mod replay;
 #[cfg(feature = "sessions")]
 mod replicated;
+#[cfg(feature = "sessions")]
+mod robot;
 mod rooms;
 #[cfg(feature = "shell")]
 mod shell;
