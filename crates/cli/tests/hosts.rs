@@ -37,6 +37,10 @@ impl Hosts {
         let nodes = self.house.path("nodes.toml");
         let mut command = self.row.command(host, env!("CARGO_BIN_EXE_thalweg"));
         command.args(arguments.split_whitespace());
+        if arguments.contains("--reliable") {
+            // The default queue, keep-last 16, drops what a stall of 32 ms leaves.
+            command.args(["--policy", "queue=keep-all 4096"]);
+        }
         command.args(["--listen", at, "--discovery", &format!("static:{}", nodes.display())]);
         command.env("THALWEG_RUN_DIR", self.house.path(&format!("run{host}")));
         Running::start(command)
