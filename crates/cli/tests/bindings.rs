@@ -89,7 +89,9 @@ fn a_quick_comparison_of_bindings_has_all_rows() {
             skipped += 1;
             continue;
         }
-        assert!(row["error"].is_null() && row["pass"].is_null() && row["n"] == 20, "{row}");
+        // On a busy machine the last 16 samples of a queue may not be enough: the row says so, and has its figures.
+        assert!(row["error"].as_str().is_none_or(|error| error.ends_with("were lost")), "{row}");
+        assert!(row["pass"].is_null() && row["n"] == 20, "{row}");
         let least = if row["name"] == "python-copies" { -1.0 } else { 0.0 };
         assert!(row["thalweg"]["median"].as_f64().unwrap() > least, "{row}");
         assert!(row["name"] == "python-copies" || row["ratio"]["median"].as_f64().unwrap() > 0.0, "{row}");

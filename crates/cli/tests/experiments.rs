@@ -173,10 +173,10 @@ fn pushpull_proxy_measures_every_place_beside_bare_sockets() {
 fn pushpull_places_reproduces_tables_1_and_2() {
     let Some(document) = run("pushpull-places") else { return };
     assert_eq!((cells_with(&document, "measured", "unicast"), cells_with(&document, "measured", "multicast")), (4, 6));
-    // The traffic that leaves a host is the same for few samples.
+    // A tenth of the samples, and the heartbeats, which count for more beside so few samples. Passed on as they are it would be 1.
     let checks = document["checks"].as_array().unwrap();
     let traffic = checks.iter().find(|check| check["name"].as_str().unwrap().contains("traffic for it")).unwrap();
-    assert!(traffic["value"].as_f64() <= traffic["limit"].as_f64() && traffic["verdict"] != "fail", "{traffic}");
+    assert!(traffic["value"].as_f64().is_some_and(|share| share < 0.3) && traffic["verdict"] != "fail", "{traffic}");
     let tables = document["tables"].as_array().unwrap();
     assert!(tables.len() == 3 && tables.iter().all(|table| table["rows"].as_array().unwrap().len() == 7), "{tables:?}");
 }
