@@ -63,6 +63,14 @@ impl<'a> Replicas<'a> {
         self.domain.start(INSIDE, &format!("{arguments} --user ann --broker {} --json", at.join(",")))
     }
 
+    /// The session's file. It has a queue of its own: without one no queue would tell whether it is there.
+    fn session(&self) -> String {
+        let file = file(self.domain, SESSION, 8000);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("rate = \"50 Hz\"\n", "rate = \"50 Hz\"\nown_queue = true\n")).unwrap();
+        file
+    }
+
     /// Asks one broker for a session that would have room.
     fn asks_late(&self, broker: usize) -> Running {
         self.asks(&[broker], &format!("session request {} --patience 10s", file(self.domain, "late", 100)))
@@ -129,7 +137,7 @@ impl Place for Replicas<'_> {
     }
 
     fn request(&self) -> Running {
-        self.asks(&[0, 1], &format!("session request {} --patience 10s", file(self.domain, SESSION, 8000)))
+        self.asks(&[0, 1], &format!("session request {} --patience 10s", self.session()))
     }
 
     fn stop(&self) -> Running {
