@@ -137,15 +137,15 @@ mod tests {
 
     #[test]
     fn an_end_says_its_lines_and_reports() {
-        let counts = r#"{"copies":3,"rss_kib":7,"times":1}"#;
-        let mut active = end(&format!("echo ready; read go; echo measuring; echo '{counts}'; printf '12345678'"));
+        let counts = r#"{"copies":3,"rss_kib":7,"times":1,"cpu_ns":9000}"#;
+        let mut active = end(&format!("echo ready; read go; echo measuring 2000; echo '{counts}'; printf '12345678'"));
         active.expect("ready").unwrap();
         active.begin().unwrap();
         active.measure().unwrap();
         let report = active.report(1).unwrap();
-        assert_eq!((report.copies, report.rss_kib), (Some(3), 7));
+        assert_eq!((report.copies, report.rss_kib, report.cpu_ns), (Some(3), 7, 7000));
         assert_eq!(report.nanoseconds, [u64::from_le_bytes(*b"12345678")]);
-        let passive = end(r#"cat; echo '{"copies":null,"rss_kib":7,"times":0}'"#);
+        let passive = end(r#"cat; echo '{"copies":null,"rss_kib":7,"times":0,"cpu_ns":5}'"#);
         assert_eq!(passive.finish(0).unwrap().copies, None);
     }
 
@@ -154,11 +154,12 @@ mod tests {
         let wrong = |script: &str| end(script).report(1).err().map(|error| error.to_string()).unwrap();
         assert!(wrong("exit 3").contains("left early"));
         assert!(wrong("echo nonsense").contains("nonsense"));
-        assert!(wrong(r#"echo '{"copies":null,"rss_kib":7,"times":2}'"#).contains("2 latencies instead of 1"));
-        assert!(wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1}'; printf 1234"#).contains("left early"));
+        assert!(wrong(r#"echo '{"copies":null,"rss_kib":7,"times":2,"cpu_ns":5}'"#).contains("2 latencies instead of 1"));
+        assert!(wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1,"cpu_ns":9000}'; printf 1234"#).contains("left early"));
         assert!(
-            wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1}'; printf 12345678; exit 1"#).contains("left early")
+            wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1,"cpu_ns":9000}'; printf 12345678; exit 1"#).contains("left early")
         );
         assert!(end("echo hello").expect("ready").is_err());
+        assert!(end("echo measuring").measure().is_err());
     }
 }
