@@ -154,10 +154,15 @@ mod tests {
         let wrong = |script: &str| end(script).report(1).err().map(|error| error.to_string()).unwrap();
         assert!(wrong("exit 3").contains("left early"));
         assert!(wrong("echo nonsense").contains("nonsense"));
-        assert!(wrong(r#"echo '{"copies":null,"rss_kib":7,"times":2,"cpu_ns":5}'"#).contains("2 latencies instead of 1"));
-        assert!(wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1,"cpu_ns":9000}'; printf 1234"#).contains("left early"));
         assert!(
-            wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1,"cpu_ns":9000}'; printf 12345678; exit 1"#).contains("left early")
+            wrong(r#"echo '{"copies":null,"rss_kib":7,"times":2,"cpu_ns":5}'"#).contains("2 latencies instead of 1")
+        );
+        assert!(
+            wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1,"cpu_ns":9000}'; printf 1234"#).contains("left early")
+        );
+        assert!(
+            wrong(r#"echo '{"copies":null,"rss_kib":7,"times":1,"cpu_ns":9000}'; printf 12345678; exit 1"#)
+                .contains("left early")
         );
         assert!(end("echo hello").expect("ready").is_err());
         assert!(end("echo measuring").measure().is_err());
