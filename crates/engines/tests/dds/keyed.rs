@@ -133,7 +133,7 @@ fn instances_with_an_owner_each_are_refused() {
 
 #[test]
 fn instances_and_their_ends_cross_from_one_network_to_another() {
-    let (realm, [left, right]) = (realm("dds-keyed-joined"), [domain(), domain()]);
+    let (realm, [left, right]) = (realm("keyed-joined"), [domain(), domain()]);
     let (here, there) = (knowing(left), knowing(right));
     let _bridges =
         [("left", left), ("right", right)].map(|(name, domain)| join(&realm, name, with_definitions(domain)));
