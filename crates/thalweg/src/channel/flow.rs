@@ -349,7 +349,7 @@ impl Flow {
             self.drop_batch();
             self.dropped.fetch_add(self.pending.lock().queue.clear() as u64, Relaxed);
             futex::wake(&self.room, u32::MAX >> 1, Scope::Private);
-            self.end_own_if_over();
+            self.end_own_unless_live();
         }
     }
 

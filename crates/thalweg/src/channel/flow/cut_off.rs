@@ -78,6 +78,7 @@ impl Flow {
                 if !self.right.is_free() {
                     self.wake_sender(); // it waits for room
                 }
+                self.end_own_unless_live();
                 true
             }
             Err(state) => State::of(state) == State::CutOff,

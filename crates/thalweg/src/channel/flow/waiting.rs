@@ -288,7 +288,7 @@ impl Flow {
         }
         if handed_over {
             self.senders.moved();
-            self.end_own_if_over();
+            self.end_own_unless_live();
         }
     }
 
@@ -330,12 +330,13 @@ impl Flow {
         }
     }
 
-    /// Ends the flow's own thread if the flow has ended.
-    pub(super) fn end_own_if_over(&self) {
-        if self.has_ended()
-            && let Some(own) = self.own.lock().take()
-        {
-            own.leave();
+    /// Ends the flow's own thread unless messages leave. While the flow waits for its subscriber, nobody could take the thread's scheduling
+    /// back: settings are applied to open channels only.
+    pub(super) fn end_own_unless_live(&self) {
+        let mut own = self.own.lock(); // a flow that is resumed meanwhile keeps the thread that it gets then
+        if !self.is_live() {
+            self.right.hand_over_always(self.bucket.is_some());
+            own.take().into_iter().for_each(|own| own.leave());
         }
     }
 }

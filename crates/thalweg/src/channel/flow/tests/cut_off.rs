@@ -110,6 +110,28 @@ fn the_policy_holds_while_a_subscriber_is_cut_off() {
     senders.close();
 }
 
+/// The thread would keep its scheduling as long as the subscriber may come back.
+#[test]
+fn a_flow_that_is_cut_off_has_no_thread_of_its_own() {
+    let (older, broken, old_senders) = outlasting(qos::Queue::KeepAll(100));
+    let start = || old_senders.start_own(&older, &qos::priority::PrioritySettings::default()).unwrap();
+    let own = start();
+    older.move_to(Some(own.clone()));
+    broken.takes(Some(0)); // it waits for room
+    (0..10).for_each(|seq| assert!(is_taken(publish(&older, seq, 64, false))));
+    assert!(older.cut_off() && older.own().is_none());
+    let task = format!("/proc/self/task/{}", own.tid());
+    wait("its thread ends", || !std::path::Path::new(&task).exists());
+    older.move_to(Some(start()));
+    assert!(older.own().is_none(), "nor does it get one");
+    let (newer, link, senders) = outlasting(qos::Queue::KeepAll(100));
+    newer.take_over(&older);
+    wait("everything leaves", || newer.waiting() == 0);
+    assert!(link.samples().into_iter().eq(0..10), "{:?}", link.samples());
+    senders.close();
+    old_senders.close();
+}
+
 #[test]
 fn a_flow_that_may_lose_something_ends_with_its_connection() {
     let (flow, link, senders) = flow(qos::Queue::KeepLast(16), Sending::default());
