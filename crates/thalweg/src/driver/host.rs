@@ -56,6 +56,17 @@ impl Control {
         self.state.publisher_ports().into_iter().chain(hosted).collect()
     }
 
+    /// The channels of this node's publisher, and those that send its smaller pictures, the newest last.
+    pub(super) fn channels_of_publisher(&self, port: PortId) -> Vec<Arc<Channel>> {
+        let publisher = PortRef { node: self.state.id, port };
+        let whole = self.state.publisher_port(port).map(|(publisher_port, _)| publisher_port.channels());
+        let pictures = self.relay.streams.iter().filter(|((source, _), _)| *source == publisher);
+        let pictures = pictures.flat_map(|(_, hosted)| hosted.publisher_port.channels());
+        let mut channels: Vec<_> = whole.into_iter().flatten().chain(pictures).collect();
+        channels.sort_by_key(|channel| channel.id);
+        channels
+    }
+
     /// Reports of the channels that send hosted streams, each with the name of the port that receives the stream from its source.
     pub(super) fn hosted_reports(&self) -> Vec<ChannelReport> {
         let over = |hosted: &Hosted| {

@@ -19,7 +19,6 @@ use crate::admin::{self, EndReport, Reply, Request};
 use crate::carrier::{self, SharedSocket, shared};
 use crate::channel::flow::Flow;
 use crate::channel::{Channel, FlowNews, PortRef};
-use crate::control::PortId;
 use crate::event::Event;
 use crate::port::Way;
 use ends::{change_sockets, put_back, try_out};
@@ -223,7 +222,7 @@ impl Control {
         let flow = channel.sent_by();
         let served = match (end.side, &flow) {
             (Side::Subscriber, _) => self.receive_as(channel, wanted),
-            (Side::Publisher, Some(flow)) => self.send_as(end.port, flow, wanted),
+            (Side::Publisher, Some(flow)) => self.send_as(channel, flow, wanted),
             (Side::Publisher, None) => Ok(()), // no flow: the publishing thread hands over or writes into the ring
         };
         if let Err(why) = served {
@@ -243,7 +242,7 @@ impl Control {
 
     /// Sets the sending thread of a flow. While scheduling or processors are set, the flow has a thread of its own, which is changed at
     /// once.
-    fn send_as(&self, port: PortId, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), Refusal> {
+    fn send_as(&self, channel: &Channel, flow: &Arc<Flow>, wanted: &PrioritySettings) -> Result<(), Refusal> {
         if !wanted.wants_own_thread() {
             if flow.own().is_some() {
                 flow.move_to(None);
@@ -257,7 +256,7 @@ impl Control {
             }
             None => {
                 let own = self.state.senders.start_own(flow, &wanted).map_err(Refusal::kernel)?;
-                if let Some((publisher_port, _)) = self.state.publisher_port(port) {
+                if let Some(publisher_port) = self.publisher_port_of(channel) {
                     publisher_port.prepare_to_hand_over();
                 }
                 flow.move_to(Some(own));

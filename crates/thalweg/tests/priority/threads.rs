@@ -3,9 +3,17 @@
 use super::pair::{Family, Pair, changes, first_odd, may_schedule, nodes, scheduling_of};
 use crate::world::agent::{Agent, number};
 use crate::world::{LONG, World, alone, eventually, skipped};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use thalweg::codec::Raw;
+use thalweg::proxy::Picture;
+use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
 use thalweg::{Node, Publisher, Settings};
+
+/// `true` if the thread ends.
+fn ended(tid: i32) -> bool {
+    let gone = || (!std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()).then_some(());
+    eventually(LONG, gone).is_some()
+}
 
 #[test]
 fn a_sending_thread_is_scheduled_as_proc_says_and_ends_when_unset() {
@@ -14,10 +22,6 @@ fn a_sending_thread_is_scheduled_as_proc_says_and_ends_when_unset() {
         return;
     }
     let mut pair = Pair::new("scheduled", "tcp", Family::V4, b"");
-    let ended = |tid: i32| {
-        let gone = || (!std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()).then_some(());
-        eventually(LONG, gone).is_some()
-    };
     let report = pair.set_out("sched=fifo:30 affinity=0");
     let tid = report.tid.unwrap();
     assert_eq!(scheduling_of(tid), (1, 30));
@@ -205,4 +209,52 @@ fn a_process_gets_the_processors_back_that_it_had() {
     assert_eq!(processors_of(publisher.pid()), ["Cpus_allowed_list:\t0".to_owned()].into());
     assert!(publisher.ask("set to=process+affinity=default")["ok"] == true);
     assert_eq!(processors_of(publisher.pid()), before);
+}
+
+/// Keeps the first `width` bytes of a message.
+struct Cut;
+
+impl Scaler for Cut {
+    fn scale(&mut self, message: &[u8], picture: Picture, out: &mut Vec<u8>) -> Result<(), Unscalable> {
+        out.extend_from_slice(&message[..message.len().min(picture.width.into())]);
+        Ok(())
+    }
+}
+
+/// The publisher's node sends smaller pictures by another port than the whole ones. The end is the publisher's all the same.
+#[test]
+fn a_thread_that_sends_smaller_pictures_is_set_and_taken_back() {
+    let _alone = alone();
+    let settings = |name: &str| Settings {
+        name: name.into(),
+        realm: format!("smaller-{}", std::process::id()),
+        scalers: Scalers::default().with("/t", || Cut),
+        ..Settings::default()
+    };
+    let (a, b) = (Node::with_settings(settings("a")).unwrap(), Node::with_settings(settings("b")).unwrap());
+    let mut publisher = a.publisher::<Raw>("/t").named("/out").open().unwrap();
+    let subscribe = || {
+        let (tell, told) = mpsc::channel();
+        let builder = b.subscriber::<Raw>("/t").named("/in").carriers(["tcp"]).picture(10, 1);
+        let subscriber = builder.callback(move |sample| {
+            let _ = tell.send(sample.len());
+        });
+        (subscriber.unwrap(), told)
+    };
+    let set = |words: &str| a.set_priority("/out", "/in", &changes(words)).unwrap();
+    let before = subscribe();
+    assert!(before.0.wait_connected(1, LONG));
+    let report = set("affinity=0");
+    assert!(report.own_thread && report.affinity == [0] && report.carrier.as_str() == "tcp", "{report:?}");
+    drop(before);
+    assert!(ended(report.tid.unwrap()), "it outlived its channel");
+    // Settings that are kept hold for the next channel.
+    let (subscriber, told) = subscribe();
+    assert!(subscriber.wait_connected(1, LONG));
+    let report = a.priority_report("/out", Some("/in")).unwrap().remove(0);
+    publisher.publish(&[7; 100]).unwrap();
+    assert_eq!((told.recv_timeout(LONG), report.own_thread), (Ok(10), true));
+    assert!(!set("affinity=default").own_thread && ended(report.tid.unwrap()), "it was not taken back");
+    publisher.publish(&[7; 100]).unwrap();
+    assert_eq!(told.recv_timeout(LONG), Ok(10));
 }

@@ -64,9 +64,7 @@ impl Control {
 
     pub(super) fn channels_at(&self, side: Side, port: PortId) -> Vec<Arc<Channel>> {
         match side {
-            Side::Publisher => {
-                self.state.publisher_port(port).map(|(publisher_port, _)| publisher_port.channels()).unwrap_or_default()
-            }
+            Side::Publisher => self.channels_of_publisher(port),
             Side::Subscriber => {
                 let subscriber_port = self.state.subscriber_port(port);
                 let channels = subscriber_port.and_then(|i| i.channels().lock().map(|channels| channels.clone()).ok());
