@@ -97,7 +97,8 @@ impl Control {
     /// Applies the settings that are asked for an end, now or when the end exists, and keeps them.
     fn carry_out(&mut self, end: &End, asked: PrioritySettings, source: Source) -> Result<EndReport, Refusal> {
         self.priorities.make_room(&end.key())?;
-        let channel = self.channel_of(end);
+        let mut channels = self.channels_of(end);
+        let channel = channels.pop();
         let wanted = asked.or(&self.state.priority(end.port));
         let mut note = None;
         let open = channel.as_ref().map(|channel| self.sends_to_group(end, channel));
@@ -110,10 +111,20 @@ impl Control {
             (Step::Stay, _) => {}
             (_, None) | (Step::TryOut, _) => try_out(&wanted)?,
         }
+        self.apply_to_older(end, &channels, &wanted);
         self.keep(end.key(), asked, source);
         let mut report = self.report(end, channel.as_deref());
         report.note = note.unwrap_or(report.note);
         Ok(report)
+    }
+
+    /// Applies settings to the channels from which an end moves: they go on if the move is given up.
+    fn apply_to_older(&self, end: &End, older: &[Arc<Channel>], wanted: &PrioritySettings) {
+        for channel in older.iter().filter(|channel| !self.sends_to_group(end, channel)) {
+            if let Err(why) = self.apply(end, channel, wanted) {
+                self.warn(format!("{} to {}: the older channel is not as asked: {why}", end.name, end.other));
+            }
+        }
     }
 
     /// Keeps the settings of an end.

@@ -2,11 +2,13 @@
 
 use super::pair::{Family, Pair, changes, first_odd, may_schedule, nodes, scheduling_of};
 use crate::world::agent::{Agent, number};
+use crate::world::stranger::Stranger;
 use crate::world::{LONG, World, alone, eventually, skipped};
 use std::sync::{Arc, Mutex, mpsc};
 use thalweg::codec::Raw;
 use thalweg::proxy::Picture;
 use thalweg::proxy::scaler::{Scaler, Scalers, Unscalable};
+use thalweg::testing::handshake::{Accepted, Answer, Request};
 use thalweg::{Node, Publisher, Settings};
 
 /// `true` if the thread ends.
@@ -257,4 +259,29 @@ fn a_thread_that_sends_smaller_pictures_is_set_and_taken_back() {
     assert!(!set("affinity=default").own_thread && ended(report.tid.unwrap()), "it was not taken back");
     publisher.publish(&[7; 100]).unwrap();
     assert_eq!(told.recv_timeout(LONG), Ok(10));
+}
+
+/// While a proxy moves, two channels lead from one port to the other. Either of them may be the one that stays.
+#[test]
+fn both_channels_of_a_move_have_the_settings_of_their_end() {
+    let _alone = alone();
+    let (a, _) = nodes("moving", &Family::V4);
+    let _publisher = a.publisher::<Raw>("/t").named("/out").open().unwrap();
+    let stranger = Stranger::of_node(&a);
+    let request = |moves| Request { moves, token: Some(7), ..stranger.request("/t", 1) };
+    let open = [false, true].map(|moves| match stranger.ask(&request(moves)) {
+        (stream, Some(Answer::Accepted(Accepted { flow, .. }))) => (stream, format!("send-{flow:x}")),
+        (_, refused) => panic!("{refused:?}"),
+    });
+    let has_thread = |name: &str| {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let mut names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.any(|found| found.trim_end() == name)
+    };
+    let set = |words: &str| a.set_priority("/out", "/stranger/1", &changes(words)).unwrap();
+    assert!(set("affinity=0").own_thread);
+    assert!(open.iter().all(|(_, name)| has_thread(name)), "one of them has none");
+    assert!(!set("affinity=default").own_thread);
+    let gone = || open.iter().all(|(_, name)| !has_thread(name)).then_some(());
+    assert!(eventually(LONG, gone).is_some(), "one of them kept it");
 }

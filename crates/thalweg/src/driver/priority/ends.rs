@@ -74,9 +74,15 @@ impl Control {
     }
 
     pub(super) fn channel_of(&self, end: &End) -> Option<Arc<Channel>> {
+        self.channels_of(end).pop()
+    }
+
+    /// The open channels of an end, the newest last: two while its proxy moves.
+    pub(super) fn channels_of(&self, end: &End) -> Vec<Arc<Channel>> {
         let channels = self.channels_at(end.side, end.port);
-        let its = |channel: &&Arc<Channel>| *end.side.other_name(channel) == end.other;
-        channels.iter().rev().filter(its).find(|channel| !is_claimed(&channels, channel)).cloned()
+        let its =
+            |channel: &&Arc<Channel>| *end.side.other_name(channel) == end.other && !is_claimed(&channels, channel);
+        channels.iter().filter(its).cloned().collect()
     }
 
     /// `true` for a channel at a publisher's end that somebody asked for in the name of a subscriber which has one.
