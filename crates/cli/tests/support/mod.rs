@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Longest wait of a test, on a busy machine.
@@ -172,10 +172,19 @@ impl Running {
         self.finish_within(4 * LONG)
     }
 
-    /// Waits for its end, at most so long between two lines.
+    /// Waits for its end, at most so long between two lines. One that says nothing for longer is killed.
     pub fn finish_within(mut self, patience: Duration) -> Done {
         self.input = None;
-        let lines = std::iter::from_fn(|| self.lines.recv_timeout(patience).ok()).collect();
+        let mut lines = Vec::new();
+        let ended = loop {
+            match self.lines.recv_timeout(patience) {
+                Ok(line) => lines.push(line),
+                Err(ended) => break ended,
+            }
+        };
+        if ended == RecvTimeoutError::Timeout {
+            let _ = self.child.kill();
+        }
         let errors: Vec<String> = std::iter::from_fn(|| self.errors.recv_timeout(LONG).ok()).collect();
         Done { status: self.child.wait().unwrap(), lines, errors: errors.join("\n") }
     }
