@@ -130,9 +130,14 @@ fn largest(link: &Link, mtu: u64) -> u64 {
     at_once.max(packet).saturating_add(small).max(full)
 }
 
-/// A token bucket as stairs of steps of `step`: at most `depth` at once, and `rate` billionths of it per ns besides.
+/// A token bucket as stairs of steps of `step`: at most `depth` at once, and `rate` billionths of it per ns besides. Without bound where that is more than a
+/// step per ns, because [`Arrivals`] come a nanosecond apart at least.
 fn bucket(step: u128, rate: u128, depth: u128) -> Arrivals {
-    let period = u64::try_from(step * BILLION / rate.max(1)).unwrap_or(u64::MAX).max(1);
+    let between = step * BILLION / rate.max(1);
+    if between == 0 {
+        return Arrivals { period: 1, jitter: u64::MAX };
+    }
+    let period = u64::try_from(between).unwrap_or(u64::MAX);
     let count = u64::try_from(depth.div_ceil(step.max(1))).unwrap_or(u64::MAX);
     Arrivals { period, jitter: period.saturating_mul(count) }
 }
@@ -151,6 +156,12 @@ mod tests {
         assert_eq!(Leaf::control(&Link { mtu: 9000, ..link.clone() }).unwrap().burst, 3 * 9014);
         assert_eq!(Leaf::control(&Link { mtu: u64::MAX, ..link.clone() }).unwrap().burst, MOST_AT_ONCE);
         assert_eq!(Leaf::control(&Link { control: 0, ..link }), None);
+    }
+
+    #[test]
+    fn faster_than_a_step_per_nanosecond_is_without_bound() {
+        assert_eq!(bucket(1, BILLION, 0).within(7), 8);
+        assert_eq!(bucket(1, BILLION + 1, 0).within(7), u64::MAX);
     }
 
     proptest! {
