@@ -194,7 +194,8 @@ impl<M: Message> Publisher<M> {
         self.publisher_port.connected()
     }
 
-    /// Waits until at least `count` channels exist. Returns `false` if `timeout` passed first.
+    /// Waits until at least `count` channels exist. Returns `false` if `timeout` passed first. What is published from now on reaches these
+    /// subscribers, also if the port closes before they have opened their ends.
     pub fn wait_connected(&self, count: usize, timeout: Duration) -> bool {
         self.node.wait_until(timeout, || self.publisher_port.connected() >= count)
     }

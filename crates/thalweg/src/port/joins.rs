@@ -177,20 +177,10 @@ impl<M: Message> PublisherPort<M> {
     /// See [`AnyPublisher::attached`](super::AnyPublisher::attached).
     pub(super) fn end_join(&self, id: u64) -> Option<bool> {
         self.take_in_if_free();
-        match self.joins.take_done(id)? {
-            Some(Done::Joined { answer, replaced, .. }) => {
-                if let Some(replaced) = replaced {
-                    self.channels.lock().retain(|channel| channel.id != replaced.channel.id);
-                    self.finish(Done::Left(Some(replaced)));
-                }
-                answer.into_iter().for_each(|answer| answer());
-                Some(true)
-            }
-            other => {
-                other.into_iter().for_each(|other| self.finish(other)); // `None`: the port has closed meanwhile
-                Some(false)
-            }
-        }
+        let done = self.joins.take_done(id)?; // `Some(None)`: the port has closed meanwhile
+        let joined = matches!(done, Some(Done::Joined { .. }));
+        done.into_iter().for_each(|done| self.finish(done));
+        Some(joined)
     }
 
     /// See [`AnyPublisher::detach`](super::AnyPublisher::detach).
@@ -219,11 +209,22 @@ impl<M: Message> PublisherPort<M> {
                     self.look_for_members(flow);
                 }
             }
-            Done::Left(_) | Done::Joined { .. } => {}
+            Done::Left(_) => {}
+            Done::Joined { answer, replaced, .. } => self.tell_joined(answer, replaced),
         }
     }
 
-    /// The port closes: drops the pending joins.
+    /// A channel joined: what gave way to it ends, and its subscriber gets the answer, unless it has it already.
+    fn tell_joined(&self, answer: Option<Reply>, replaced: Option<Attached<M>>) {
+        if let Some(replaced) = replaced {
+            self.channels.lock().retain(|channel| channel.id != replaced.channel.id);
+            self.finish(Done::Left(Some(replaced)));
+        }
+        answer.into_iter().for_each(|answer| answer());
+    }
+
+    /// The port closes: drops the pending joins. Channels that have joined count as connected, and may have samples: subscribers without an
+    /// answer get it now, before their channels end.
     pub(super) fn drop_joins(&self) {
         let (waiting, done) = {
             let mut queue = self.joins.queue.lock();

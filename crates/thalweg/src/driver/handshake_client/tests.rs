@@ -3,7 +3,7 @@
 use super::Entry;
 use crate::codec::Raw;
 use crate::driver::{Command, Control};
-use crate::{Node, Settings};
+use crate::{Node, Publisher, Settings, Subscriber};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn until(what: &str, holds: impl FnMut() -> bool) {
 }
 
 /// Holds up a node's control thread, as soon as this holds there, until what is given is dropped.
-fn hold(node: &Node, what: &str, holds: fn(&Control) -> bool) -> Sender<()> {
+fn hold(node: &Node, what: &str, holds: impl Fn(&mut Control) -> bool + Copy + Send + 'static) -> Sender<()> {
     let mut held = None;
     until(what, || {
         let ((go_on, may_go_on), (tell, told)) = (channel::<()>(), channel());
@@ -36,31 +36,74 @@ fn hold(node: &Node, what: &str, holds: fn(&Control) -> bool) -> Sender<()> {
 }
 
 /// The request has been sent, and all news have been taken.
-fn has_asked(control: &Control) -> bool {
+fn has_asked(control: &mut Control) -> bool {
     let asked = |entry: &Entry| matches!(entry, Entry::ClientHandshake(its) if !its.connecting);
     control.state.mailbox.len() == 0 && control.descriptors.all().any(asked)
+}
+
+fn nodes(test: &str) -> (Node, Node) {
+    let realm = format!("leaves-{}-{test}", std::process::id());
+    let node = |name: &str| {
+        Node::with_settings(Settings { realm: realm.clone(), name: name.into(), ..Settings::default() }).unwrap()
+    };
+    (node("out"), node("into"))
+}
+
+/// A publisher that the other node knows.
+fn open_publisher(out: &Node, into: &Node) -> Publisher<Raw> {
+    let publisher = out.publisher::<Raw>("/t").open().unwrap();
+    until("the publisher is known", || into.others().iter().any(|node| !node.ports.is_empty()));
+    publisher
+}
+
+fn open_subscriber(into: &Node, carrier: &str) -> Subscriber<Raw> {
+    into.subscriber::<Raw>("/t").carriers([carrier]).open().unwrap()
+}
+
+/// Publishes as soon as the port is connected, and its node has sent the answer.
+fn publish_connected(out: &Node, publisher: &mut Publisher<Raw>) {
+    assert!(publisher.wait_connected(1, LONG));
+    drop(hold(out, "it has answered", |_| true));
+    publisher.publish(b"x").unwrap();
+}
+
+fn comes(subscriber: &mut Subscriber<Raw>) -> bool {
+    subscriber.wait(LONG).is_some_and(|sample| sample[..] == *b"x")
 }
 
 /// It accepts, publishes and closes while the control thread of the subscriber's node has no time.
 #[test]
 fn the_sample_of_a_publisher_that_closes_at_once_comes() {
     for carrier in ["shm", "tcp"] {
-        let realm = format!("leaves-{}-{carrier}", std::process::id());
-        let node = |name: &str| {
-            Node::with_settings(Settings { realm: realm.clone(), name: name.into(), ..Settings::default() }).unwrap()
-        };
-        let (out, into) = (node("out"), node("into"));
-        let mut publisher = out.publisher::<Raw>("/t").open().unwrap();
-        until("the publisher is known", || into.others().iter().any(|node| !node.ports.is_empty()));
+        let (out, into) = nodes(carrier);
+        let mut publisher = open_publisher(&out, &into);
         let held_there = hold(&out, "it is held", |_| true);
-        let mut subscriber = into.subscriber::<Raw>("/t").carriers([carrier]).open().unwrap();
+        let mut subscriber = open_subscriber(&into, carrier);
         let held_here = hold(&into, "it has asked", has_asked);
         drop(held_there);
-        assert!(publisher.wait_connected(1, LONG));
-        publisher.publish(b"x").unwrap();
+        publish_connected(&out, &mut publisher);
         assert!(publisher.close(LONG));
         until("news of its end", || into.state().mailbox.len() > 0);
         drop(held_here);
-        assert!(subscriber.wait(LONG).is_some_and(|sample| sample[..] == *b"x"), "{carrier}");
+        assert!(comes(&mut subscriber), "{carrier}");
     }
+}
+
+/// The channel joins within `publish`. The control thread, which sends the answer, has no time before the port closes.
+#[test]
+fn a_port_that_closes_sends_the_answers_that_are_left() {
+    let (out, into) = nodes("answers");
+    let mut publisher = open_publisher(&out, &into);
+    let held_there = hold(&out, "it is held", |_| true);
+    let mut subscriber = open_subscriber(&into, "shm");
+    let held_here = hold(&into, "it has asked", has_asked);
+    let loan = publisher.loan(1).unwrap(); // meanwhile nothing joins
+    drop(held_there);
+    let held_there = hold(&out, "the channel waits", |control| control.attachments.is_busy());
+    drop(loan);
+    publisher.publish(b"x").unwrap();
+    assert_eq!(publisher.connected(), 1);
+    assert!(publisher.close(LONG));
+    drop((held_there, held_here));
+    assert!(comes(&mut subscriber));
 }
