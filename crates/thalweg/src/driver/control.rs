@@ -219,7 +219,7 @@ impl Control {
         self.admit_as_said(actions);
     }
 
-    fn expire_streams(&mut self, now: Instant) {
+    pub(super) fn expire_streams(&mut self, now: Instant) {
         for index in 0..self.descriptors.len() {
             match self.descriptors.get(index) {
                 Some(Entry::Incoming(incoming)) if incoming.until <= now => {
@@ -227,11 +227,7 @@ impl Control {
                     self.unwatch(index);
                     self.came_to_nothing(peer, "incoming streams that said nothing in time");
                 }
-                Some(Entry::ClientHandshake(handshake)) if handshake.until <= now => {
-                    let (pair, moves, why) = (handshake.pair, handshake.moves, handshake.late());
-                    self.unwatch(index);
-                    self.handshake_failed(pair, moves, &why);
-                }
+                Some(Entry::ClientHandshake(handshake)) if handshake.until <= now => self.handshake_late(index),
                 Some(Entry::Probing(probing)) if probing.due() <= now => self.probe_due(index, now),
                 _ => {}
             }

@@ -238,10 +238,27 @@ impl Control {
         }
         match handshake.read() {
             Ok(None) => self.await_answer(handshake),
-            Ok(Some(Answer::Probe(probe))) => self.probed(handshake, probe),
-            Ok(Some(Answer::Accepted(accepted))) => self.accept(*handshake, accepted),
-            Ok(Some(Answer::Refused(refused))) => self.refused(&handshake, refused),
+            Ok(Some(answer)) => self.take_answer(handshake, answer),
             Err(error) => self.handshake_failed(handshake.pair, handshake.moves, &error.to_string()),
+        }
+    }
+
+    fn take_answer(&mut self, handshake: Box<ClientHandshake>, answer: Answer) {
+        match answer {
+            Answer::Probe(probe) => self.probed(handshake, probe),
+            Answer::Accepted(accepted) => self.accept(*handshake, accepted),
+            Answer::Refused(refused) => self.refused(&handshake, refused),
+        }
+    }
+
+    /// The time of a handshake is over. An answer that has come, but was not read because this thread had no time, counts: the publisher
+    /// has the channel, and may have published on it.
+    pub(super) fn handshake_late(&mut self, index: usize) {
+        let Some(mut handshake) = self.take_handshake(index) else { return };
+        let read = if handshake.connecting { Ok(None) } else { handshake.read() };
+        match read {
+            Ok(Some(answer)) => self.take_answer(handshake, answer),
+            _ => self.handshake_failed(handshake.pair, handshake.moves, &handshake.late()),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::codec::Raw;
 use crate::driver::{Command, Control};
 use crate::{Node, Publisher, Settings, Subscriber};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Limit of waits, which a working node never reaches.
 const LONG: Duration = Duration::from_secs(20);
@@ -105,5 +105,21 @@ fn a_port_that_closes_sends_the_answers_that_are_left() {
     assert_eq!(publisher.connected(), 1);
     assert!(publisher.close(LONG));
     drop((held_there, held_here));
+    assert!(comes(&mut subscriber));
+}
+
+/// The subscriber's node has no time for longer than it would wait for an answer. The publisher has the channel since.
+#[test]
+fn an_answer_that_has_come_is_not_late() {
+    let (out, into) = nodes("late");
+    let mut publisher = open_publisher(&out, &into);
+    let held_there = hold(&out, "it is held", |_| true);
+    let mut subscriber = open_subscriber(&into, "shm");
+    let held_here = hold(&into, "it has asked", has_asked);
+    drop(held_there);
+    publish_connected(&out, &mut publisher);
+    let expire = |control: &mut Control| control.expire_streams(Instant::now() + LONG);
+    into.state().command(Command::Look(Box::new(expire)));
+    drop(held_here);
     assert!(comes(&mut subscriber));
 }
