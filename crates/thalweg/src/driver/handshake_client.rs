@@ -11,7 +11,6 @@ use crate::carrier;
 use crate::carrier::shm::RingReceive;
 use crate::carrier::tcp::{self, TcpReceive};
 use crate::carrier::{Carrier, Opening, Parameters, Place, ReceiveHalf, shared};
-use crate::channel::PortRef;
 use crate::channel::inbound::{Agreed, Inbound};
 use crate::channel::memory::Account;
 use crate::channel::proxy::Proxy;
@@ -274,18 +273,6 @@ impl Control {
         match self.unwatch(index)? {
             Entry::ClientHandshake(handshake) => Some(handshake),
             _ => None,
-        }
-    }
-
-    /// A publisher has left. The channels that it accepted before open first: it waits for its subscriber by its own end of a channel, publishes
-    /// and closes, and this thread may not have read the acceptance yet. A move has its older channel.
-    pub(super) fn open_accepted(&mut self, publisher: PortRef) {
-        let is_its =
-            |entry: &Entry| matches!(entry, Entry::ClientHandshake(its) if its.pair.0 == publisher && !its.moves);
-        while let Some(mut handshake) = self.descriptors.position(is_its).and_then(|index| self.take_handshake(index)) {
-            if let Ok(Some(Answer::Accepted(accepted))) = handshake.read() {
-                self.accept(*handshake, accepted);
-            }
         }
     }
 

@@ -159,8 +159,8 @@ impl Control {
         self.matching.seen(delta.node, !delta.gone, now);
         for (key, _) in delta.removed.iter().filter(|_| !delta.gone) {
             let port = PortRef { node: key.node, port: key.port };
-            self.open_accepted(port);
-            self.act(self.matching.removed(port));
+            let actions = self.matching.removed(port, now);
+            self.act(actions);
         }
         self.give_up_closed(delta.node, now);
         for conflict in &delta.conflicts {

@@ -1,7 +1,9 @@
 //! Handshakes with publishers that leave meanwhile.
 
 use super::Entry;
+use crate::channel::PortRef;
 use crate::codec::Raw;
+use crate::control::{self, Change};
 use crate::driver::{Command, Control};
 use crate::{Node, Publisher, Settings, Subscriber};
 use std::sync::mpsc::{Sender, channel};
@@ -39,6 +41,15 @@ fn hold(node: &Node, what: &str, holds: impl Fn(&mut Control) -> bool + Copy + S
 fn has_asked(control: &mut Control) -> bool {
     let asked = |entry: &Entry| matches!(entry, Entry::ClientHandshake(its) if !its.connecting);
     control.state.mailbox.len() == 0 && control.descriptors.all().any(asked)
+}
+
+/// News that this port closed.
+fn hear_end(control: &mut Control, port: PortRef) -> bool {
+    let known = control.state.directory().node(port.node).map(|document| document.revision);
+    let (origin, base) = (control.state.directory().origin(port.node).unwrap(), known.unwrap());
+    let change = Change { base, revision: base + 1, removed: vec![port.port], ..Change::default() };
+    control.directory_event(origin, control::Event::Change(port.node, change));
+    true
 }
 
 fn nodes(test: &str) -> (Node, Node) {
@@ -84,6 +95,47 @@ fn the_sample_of_a_publisher_that_closes_at_once_comes() {
         publish_connected(&out, &mut publisher);
         assert!(publisher.close(LONG));
         until("news of its end", || into.state().mailbox.len() > 0);
+        drop(held_here);
+        assert!(comes(&mut subscriber), "{carrier}");
+    }
+}
+
+/// As before, where the channel of the questions begins after that of the answers.
+#[test]
+fn the_question_of_a_publisher_that_closes_at_once_comes() {
+    let (out, into) = nodes("question");
+    let answers = out.subscriber::<Raw>("/answers").carriers(["tcp"]).open().unwrap();
+    let with = into.publisher::<Raw>("/answers").carriers(["tcp"]).open().unwrap();
+    assert!(with.wait_connected(1, LONG) && answers.wait_connected(1, LONG));
+    let mut publisher = out.publisher::<Raw>("/t").answered_at(&answers).open().unwrap();
+    let named = |name: &str| into.state().directory().port_named(name).is_some();
+    until("the publisher is known", || named(publisher.name()));
+    let held_there = hold(&out, "it is held", |_| true);
+    let builder = into.subscriber::<Raw>("/t").carriers(["tcp"]);
+    let mut subscriber = builder.answering_with(&with).open().unwrap();
+    let held_here = hold(&into, "it has asked", has_asked);
+    drop(held_there);
+    publish_connected(&out, &mut publisher);
+    assert!(publisher.close(LONG));
+    until("news of its end", || into.state().mailbox.len() > 0);
+    drop(held_here);
+    assert!(comes(&mut subscriber));
+}
+
+/// Over a network they take different connections.
+#[test]
+fn the_sample_of_a_publisher_comes_whose_end_is_heard_before_its_answer() {
+    for carrier in ["shm", "tcp"] {
+        let (out, into) = nodes(&format!("news-{carrier}"));
+        let mut publisher = open_publisher(&out, &into);
+        let port = publisher.port();
+        let held_there = hold(&out, "it is held", |_| true);
+        let mut subscriber = open_subscriber(&into, carrier);
+        let asked = move |control: &mut Control| has_asked(control) && hear_end(control, port);
+        let held_here = hold(&into, "it has asked, and heard of the end", asked);
+        drop(held_there);
+        publish_connected(&out, &mut publisher);
+        assert!(publisher.close(LONG));
         drop(held_here);
         assert!(comes(&mut subscriber), "{carrier}");
     }

@@ -19,6 +19,7 @@ mod tests;
 mod wanted;
 mod ways;
 
+use wanted::CLOSED;
 pub(crate) use wanted::{PATIENCE, Pair, Progress, Wanted, is_of_the_way, is_reliable, refusal_text};
 pub(crate) use ways::{Candidate, Route, routes};
 
@@ -123,10 +124,15 @@ impl Matching {
         its.for_each(|(_, wanted)| wanted.seen(present, now));
     }
 
-    /// A known node no longer has this port.
-    pub(super) fn removed(&self, port: PortRef) -> Vec<Action> {
-        let its = self.wanted.keys().filter(|(publisher, _)| *publisher == port);
-        its.map(|pair| Action::End { pair: *pair, why: "the publisher closed", cut: false }).collect()
+    /// A known node no longer has this port. A handshake that is under way goes on until its own end: the publisher may have accepted,
+    /// published and closed since, and then the samples are on their way, behind the answer.
+    pub(super) fn removed(&mut self, port: PortRef, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (pair, wanted) in self.wanted.iter_mut().filter(|((publisher, _), _)| *publisher == port) {
+            wanted.closed_at = Some(now);
+            actions.extend(wanted.is_over().then_some(Action::End { pair: *pair, why: CLOSED, cut: false }));
+        }
+        actions
     }
 
     /// Ports of other nodes became known; `added` are those that [`Self::of_concern`] chose.
@@ -174,7 +180,11 @@ impl Matching {
         now: Instant,
     ) -> Vec<Action> {
         let pulls = asked.pull == PullRole::Only;
-        if offered.direction != Direction::Publisher || pulls || self.wanted.contains_key(&(publisher, subscriber)) {
+        if offered.direction != Direction::Publisher || pulls {
+            return Vec::new();
+        }
+        if let Some(wanted) = self.wanted.get_mut(&(publisher, subscriber)) {
+            wanted.closed_at = None; // if news of its end came, they are outdated
             return Vec::new();
         }
         let names = (offered.name.clone(), asked.name.clone());

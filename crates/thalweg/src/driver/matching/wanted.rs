@@ -47,6 +47,8 @@ pub(crate) struct Wanted {
     opened_at: Option<Instant>,
     /// Time since which the directory does not know the publisher's node.
     lost_since: Option<Instant>,
+    /// Time at which the publisher's port closed.
+    pub(super) closed_at: Option<Instant>,
 }
 
 impl Wanted {
@@ -70,6 +72,7 @@ impl Wanted {
             failures: 0,
             opened_at: None,
             lost_since: None,
+            closed_at: None,
         }
     }
 
@@ -118,6 +121,11 @@ impl Wanted {
     /// The publisher's node left the directory or came back.
     pub(crate) fn seen(&mut self, present: bool, now: Instant) {
         self.lost_since = if present { None } else { self.lost_since.or(Some(now)) };
+    }
+
+    /// `true` if the publisher's port closed, and no handshake with it is under way any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.closed_at.is_some() && self.progress != Progress::Handshake
     }
 
     /// `true` if the publisher's node has been gone for [`PATIENCE`], and no channel or handshake is open.
@@ -179,6 +187,9 @@ impl Matching {
         if wanted.candidate().is_some_and(is_here) && known.directory.node(pair.0.node).is_none() {
             return Some(Action::End { pair, why: "its process is gone", cut: false });
         }
+        if wanted.closed_at.is_some() {
+            return Some(Action::End { pair, why: CLOSED, cut: false });
+        }
         let (publisher, subscriber) = (wanted.publisher.name.clone(), wanted.subscriber.name.clone());
         wanted.failed(now);
         Some(Action::Tell(Event::CarrierFailed { publisher, subscriber, carrier, reason }))
@@ -203,7 +214,7 @@ impl Matching {
             return self.failed(pair, &refusal_text(&refused), known, now).into_iter().collect();
         }
         if matches!(reaction, Reaction::AnotherAddress | Reaction::Forget) {
-            return vec![Action::End { pair, why: "the publisher closed", cut: false }];
+            return vec![Action::End { pair, why: CLOSED, cut: false }];
         }
         let Some(wanted) = self.wanted.get_mut(&pair) else { return Vec::new() };
         wanted.progress = Progress::Refused;
@@ -226,7 +237,7 @@ impl Matching {
     pub(crate) fn after_end(&mut self, pair: Pair, known: Known, now: Instant) -> Vec<Action> {
         let Some(wanted) = self.wanted.get(&pair) else { return Vec::new() };
         if known.directory.node(pair.0.node).is_some_and(|node| !node.ports.contains_key(&pair.0.port)) {
-            return vec![Action::End { pair, why: "the publisher closed", cut: false }];
+            return vec![Action::End { pair, why: CLOSED, cut: false }];
         }
         if !wanted.candidates.is_empty() {
             return Vec::new();
@@ -240,23 +251,26 @@ impl Matching {
         actions
     }
 
-    /// Tries the ways that are due, and ends the channels without hope.
+    /// Tries the ways that are due, and ends the channels without hope, and those whose publisher closed during their handshake.
     pub(crate) fn time(&mut self, now: Instant) -> Vec<Action> {
-        let due = |wanted: &Wanted| matches!(wanted.progress, Progress::Idle(at) if at <= now);
+        let due = |wanted: &Wanted| matches!(wanted.progress, Progress::Idle(at) if at <= now) && !wanted.is_over();
         let due: Vec<Pair> = self.wanted.iter().filter(|(_, wanted)| due(wanted)).map(|(pair, _)| *pair).collect();
         let mut actions: Vec<Action> = due.into_iter().filter_map(|pair| self.try_next(pair)).collect();
         let hopeless = self.wanted.iter().filter(|(_, wanted)| wanted.is_hopeless(now));
         actions.extend(hopeless.map(|(pair, _)| Action::End { pair: *pair, why: "its node is gone", cut: false }));
+        let over = self.wanted.iter().filter(|(_, wanted)| wanted.is_over());
+        actions.extend(over.map(|(pair, _)| Action::End { pair: *pair, why: CLOSED, cut: false }));
         actions
     }
 
     /// The next time at which [`Self::time`] has work.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let idle = |wanted: &Wanted| match wanted.progress {
+        let next = |wanted: &Wanted| match wanted.progress {
+            _ if wanted.is_over() => wanted.closed_at,
             Progress::Idle(at) => wanted.candidate().map(|_| at),
             _ => None,
         };
-        self.wanted.values().filter_map(idle).min()
+        self.wanted.values().filter_map(next).min()
     }
 
     /// `true` if a channel that is offered along with another one can be taken. `open`: the carrier of the channel that the two ports have
@@ -293,6 +307,8 @@ fn is_here(way: &Candidate) -> bool {
     }
 }
 
+/// The reason for the end of a channel whose publisher's port is gone.
+pub(super) const CLOSED: &str = "the publisher closed";
 /// A channel that was open for this time was a success.
 const LIVED: Duration = Duration::from_secs(1);
 /// First pause before a failed channel is tried again; doubles up to [`LONGEST_PAUSE`].

@@ -167,6 +167,7 @@ impl World {
         if over {
             self.after(Duration::ZERO, Event::Cut(number));
         }
+        self.wind(id); // the publisher may have closed meanwhile
     }
 
     /// A handshake came to nothing, or ended.

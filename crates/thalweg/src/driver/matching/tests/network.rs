@@ -94,7 +94,7 @@ impl World {
         let mut actions = Vec::new();
         let removed = delta.removed.iter().filter(|_| !delta.gone);
         let removed: Vec<_> = removed.map(|(key, _)| PortRef { node: key.node, port: key.port }).collect();
-        removed.iter().for_each(|port| actions.extend(node.matching.removed(*port)));
+        removed.iter().for_each(|port| actions.extend(node.matching.removed(*port, now)));
         self.act(id, actions);
         self.give_up_closed(id, delta.node);
         let Some(node) = self.nodes.get_mut(&id).filter(|_| !delta.added.is_empty()) else { return };
