@@ -175,8 +175,10 @@ impl Control {
                     Progress::Done
                 }
                 Ok(Some((request, _))) => {
-                    if let Some(peer) = incoming.take() {
-                        self.serve(request, peer.stream);
+                    match incoming.take() {
+                        Some(peer) if goes_on => self.serve(request, peer.stream),
+                        Some(peer) => self.was_given_up(&request, &peer.stream),
+                        None => {}
                     }
                     Progress::Done
                 }
@@ -215,6 +217,14 @@ impl Control {
                 self.came_to_nothing(who, "incoming streams with an unknown first byte");
                 Progress::Done
             }
+        }
+    }
+
+    /// A subscriber has left before its request was read, as one does that waited for the answer too long. It gets no channel, which would
+    /// count as connected until its end is noticed: what is published meanwhile would be lost.
+    fn was_given_up(&mut self, request: &Request, stream: &OwnedFd) {
+        if let Some((peer, _)) = self.elsewhere(request.node, stream) {
+            self.came_to_nothing(peer, "requests for a channel whose subscriber had left");
         }
     }
 

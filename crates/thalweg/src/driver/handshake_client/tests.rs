@@ -1,10 +1,11 @@
-//! Handshakes with publishers that leave meanwhile.
+//! Handshakes with publishers that leave meanwhile, and answers to subscribers that have left.
 
 use super::Entry;
 use crate::channel::PortRef;
 use crate::codec::Raw;
 use crate::control::{self, Change};
 use crate::driver::{Command, Control};
+use crate::event::Event;
 use crate::{Node, Publisher, Settings, Subscriber};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -174,4 +175,24 @@ fn an_answer_that_has_come_is_not_late() {
     into.state().command(Command::Look(Box::new(expire)));
     drop(held_here);
     assert!(comes(&mut subscriber));
+}
+
+/// So it does if its wait for the answer was too long.
+#[test]
+fn a_subscriber_that_leaves_before_its_request_is_read_gets_no_channel() {
+    let (out, into) = nodes("left");
+    let publisher = open_publisher(&out, &into);
+    let mut events = out.events();
+    let held = hold(&out, "it is held", |_| true);
+    let left = into.subscriber::<Raw>("/t").named("/left").carriers(["shm"]).open().unwrap();
+    drop(hold(&into, "it has asked", has_asked));
+    drop(left);
+    drop(hold(&into, "it has left", |_| true));
+    let stays = into.subscriber::<Raw>("/t").named("/stays").carriers(["shm"]).open().unwrap();
+    drop(held);
+    assert!(stays.wait_connected(1, LONG));
+    drop(hold(&out, "it has answered", |_| true));
+    let subscriber = |event: Event| if let Event::Matched { subscriber, .. } = event { Some(subscriber) } else { None };
+    let matched: Vec<String> = std::iter::from_fn(|| events.wait(Duration::ZERO)).filter_map(subscriber).collect();
+    assert_eq!((matched, publisher.connected()), (vec!["/stays".to_owned()], 1));
 }
