@@ -25,7 +25,8 @@ use typed::{Typed, Values};
 /// Publish lines, a file or counters on a topic
 ///
 /// Without --stdin and --file, each sample is --size bytes that start with its number (little-endian, 8 bytes).
-/// Before the first sample, pub waits until the subscribers that are there are connected, or up to a second for one to come.
+/// Before the first sample, pub waits until the subscribers that are there are connected, or one has come, but for a second at most:
+/// see --wait.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example: journalctl -f | thalweg pub /log --stdin\n         thalweg pub /counter --rate 100 --size 1KiB --carrier udp\n         echo '{\"data\": \"hello\"}' | thalweg pub /chatter --type std_msgs/msg/String"

@@ -18,7 +18,7 @@ fn subscriber(house: &Testbed, arguments: &str) -> Running {
 fn lines_arrive_as_text() {
     let house = Testbed::new();
     let sub = subscriber(&house, "/chat");
-    let mut publish = house.start("pub /chat --stdin --json");
+    let mut publish = house.start("pub /chat --stdin --wait 1 --json");
     publish.write("hello\n");
     assert_eq!(sub.line(), "hello");
     publish.write("two words\nlast");
@@ -37,7 +37,8 @@ fn values_in_json_are_messages_of_a_ros_2_type() {
     std::fs::write(messages.join("Arm.msg"), "std_msgs/Header header\nfloat64[] joints # in rad\n").unwrap();
     let sub = subscriber(&house, "/arm");
     let share = house.path("share");
-    let mut publish = house.start(&format!("pub /arm --port /out --type robot/Arm --definitions {}", share.display()));
+    let mut publish =
+        house.start(&format!("pub /arm --port /out --type robot/Arm --definitions {} --wait 1", share.display()));
     let value = json!({"header": {"stamp": {"sec": 7, "nanosec": 0}, "frame_id": "base"}, "joints": [1.5, -2.0]});
     publish.write(&format!("{value}\n"));
     assert_eq!(sub.json_line(), value);
@@ -69,7 +70,7 @@ fn values_in_json_are_messages_of_a_ros_2_type() {
 fn a_line_of_a_publisher_that_left_arrives_as_text() {
     let house = Testbed::new();
     let sub = subscriber(&house, "chat --count 1");
-    let mut publish = house.start("pub chat --stdin");
+    let mut publish = house.start("pub chat --stdin --wait 1");
     publish.write("hello\n");
     assert_eq!(publish.finish().code(), 0);
     assert_eq!(sub.line(), "hello");
@@ -122,7 +123,7 @@ fn a_long_input_arrives_whole_on_any_reliable_carrier() {
         let numbers: Vec<String> = (1..=5000).map(|n| n.to_string()).collect();
         let file = house.path("numbers");
         std::fs::write(&file, numbers.join("\n")).unwrap();
-        let mut command = house.command(&format!("pub /numbers --stdin --carrier {carrier} --json"));
+        let mut command = house.command(&format!("pub /numbers --stdin --carrier {carrier} --wait 1 --json"));
         let publish = command.stdin(std::fs::File::open(&file).unwrap()).stdout(Stdio::piped());
         assert!(publish.output().unwrap().status.success());
         let got: Vec<String> = (1..=5000).map(|_| sub.line()).collect();
@@ -211,7 +212,7 @@ fn a_file_arrives_in_blocks() {
     let content: Vec<u8> = (0..2500u32).map(|i| (i % 251) as u8).collect();
     std::fs::write(&file, &content).unwrap();
     let sub = subscriber(&house, "/file --json --full --count 3");
-    let done = house.run(&format!("pub /file --file {} --size 1000", file.display()));
+    let done = house.run(&format!("pub /file --file {} --size 1000 --wait 1", file.display()));
     assert_eq!(done.code(), 0, "{}", done.errors);
     let hex: String = sub
         .finish()
