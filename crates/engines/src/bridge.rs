@@ -298,7 +298,9 @@ impl Bridge {
         }
         notices.extend(self.look_at_classes());
         for inlet in self.inlets.values_mut() {
-            let failed = inlet.look(&*self.engine).err().into_iter().chain(inlet.failed());
+            let questions = inlet.questions().and_then(|topic| self.outlets.get(topic));
+            let expected = questions.is_some_and(|questions| !questions.is_over());
+            let failed = inlet.look(&*self.engine, expected).err().into_iter().chain(inlet.failed());
             notices.extend(failed.map(|error| Notice::NotCarried(format!("{}: {error}", inlet.route.topic))));
         }
         let sent = &mut self.before.0;

@@ -8,13 +8,22 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use thalweg::Node;
-use thalweg::codec::{Raw, Untyped, to_cdr};
+use thalweg::codec::{Raw, TypeDescription, Untyped, to_cdr};
+use thalweg::control::Foreign;
 use thalweg_engines::bridge::{Bridge, Rules};
 use thalweg_engines::testing::Manual;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Point {
     x: f64,
+}
+
+/// A question or an answer of a service.
+#[derive(Serialize, Deserialize)]
+struct Numbered {
+    asker: u64,
+    number: u64,
+    body: Point,
 }
 
 /// A node of Thalweg, an engine, and a bridge between them.
@@ -123,6 +132,22 @@ fn who_comes_when_the_last_one_has_left_finds_the_same_port() {
     }
     drop(second);
     turn_until("the port closes", &|| engine.subscribers("/map") == 0);
+}
+
+/// Another bridge asks for all answers by a port that takes none. They are subscribed to while its clients ask, so that the first one comes.
+#[test]
+fn answers_are_subscribed_to_before_their_first_channel_while_somebody_asks() {
+    let (here, engine, bridge) = world("answers", "[[rule]]\ntransit = \"yes\"");
+    let end = Foreign { engine: "other".to_owned(), ..Foreign::default() };
+    let message = TypeDescription::of::<Numbered>();
+    let asking = here.subscriber::<Untyped>("/add/reply").described(message.clone());
+    let _asking = asking.foreign(end.clone()).pull_only().open().unwrap();
+    until("there is a route", || bridge.status().into == 1);
+    assert_eq!(engine.opened("/add/reply"), 0, "nobody asks");
+    let questions = here.publisher::<Untyped>("/add").described(message).foreign(end).open().unwrap();
+    until("the answers are subscribed to", || engine.subscribers("/add/reply") == 1);
+    drop(questions);
+    until("nobody asks any more", || engine.subscribers("/add/reply") == 0);
 }
 
 #[test]

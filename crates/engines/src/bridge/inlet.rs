@@ -3,7 +3,7 @@
 //!
 //! The publishers open first. The subscriber in the engine opens when one of them has a channel: until then nobody here could take a sample.
 //! It closes when none has one any more, if other bridges' ports alone ask for the topic. Samples of a publisher that has no channel yet wait
-//! for it, at most [`FIRST_CHANNEL`].
+//! for it, at most [`FIRST_CHANNEL`]. Answers are subscribed to as soon as questions leave: nobody there gives the first one again.
 
 #![allow(clippy::disallowed_methods)] // threads of engines read the clock here
 
@@ -14,6 +14,7 @@ mod topics;
 use super::place::Place;
 use super::routes::In;
 use super::rules::Rules;
+use crate::engine::services::{asked, is_numbered};
 use crate::engine::{Engine, Error, Result, Sample, Subscriber, Topic};
 use crate::lock;
 use qos::Durability;
@@ -69,10 +70,15 @@ impl Inlet {
         Ok(())
     }
 
-    /// Subscribes in the engine once a sample has somewhere to go, and passes on samples that have waited.
-    pub(super) fn look(&mut self, engine: &dyn Engine) -> Result<()> {
+    /// The topic of the questions, if this one is of answers.
+    pub(super) fn questions(&self) -> Option<&str> {
+        asked(&self.route.topic).filter(|_| is_numbered(&self.route.message))
+    }
+
+    /// Subscribes in the engine once a sample has somewhere to go, or answers to questions (`expected`), and passes on samples that have waited.
+    pub(super) fn look(&mut self, engine: &dyn Engine, expected: bool) -> Result<()> {
         lock(&self.topics).settle(Instant::now());
-        let waits = !is_pattern(&self.route.there) && !lock(&self.topics).has_channel();
+        let waits = !expected && !is_pattern(&self.route.there) && !lock(&self.topics).has_channel();
         // Ports that only ask keep the route, and would keep others there publishing for nobody. A history is followed.
         if waits && !self.route.taken && self.route.qos.durability == Durability::Volatile {
             self.subscriber = None;

@@ -1,5 +1,6 @@
 //! Services of ROS 2 over Cyclone DDS: the peer has them as `rmw_cyclonedds_cpp` does.
 
+use super::joined::join;
 use super::peers::{COUNT, Peer};
 use super::{domain, settings, until};
 use crate::running::Running;
@@ -25,18 +26,26 @@ struct Answer {
     sum: i64,
 }
 
-/// A bridge that is a node of ROS 2 and knows the service's definition.
-fn bridge(realm: &str, domain: u32) -> Running {
+/// A place for a bridge that is a node of ROS 2 and knows the service's definition.
+fn of_ros(domain: u32) -> Settings {
     let mut definitions = Definitions::new();
     definitions.add("example_interfaces/srv/AddTwoInts", "int64 a\nint64 b\n---\nint64 sum\n").unwrap();
     let describe: Describe = Arc::new(move |name| {
         let name = name.replace("::dds_::", "/").replace("::", "/");
         definitions.describe(name.strip_suffix('_')?).ok()
     });
+    Settings { node: Some("gate".to_owned()), describe, ..settings(domain) }
+}
+
+fn bridge(realm: &str, domain: u32) -> Running {
     let own = node("bridge", realm);
-    let settings = Settings { node: Some("gate".to_owned()), describe, ..settings(domain) };
-    let engine = Dds::open(settings, Some(Rules::default().identity(own.id()))).unwrap();
+    let engine = Dds::open(of_ros(domain), Some(Rules::default().identity(own.id()))).unwrap();
     Running::with(own, Box::new(engine), "")
+}
+
+/// The lines of a client there that has an answer to each of its questions, once.
+fn answers() -> Vec<String> {
+    (0..COUNT).map(|number| format!("[({number}, {number})]")).collect()
 }
 
 #[test]
@@ -63,9 +72,25 @@ fn a_client_of_ros_asks_a_server_here() {
     let _server = here.server("/math/add", |ask: &Ask| Answer { sum: ask.a + ask.b }).unwrap();
     let bridge = bridge(&realm, domain);
     let Some(mut peer) = Peer::start("ros-ask", domain, "math/add") else { return };
-    let expected: Vec<String> = (0..COUNT).map(|number| format!("[(7, {number}, {})]", number + 1)).collect();
-    assert_eq!(peer.lines().collect::<Vec<_>>(), expected, "{:?}", bridge.notices());
+    assert_eq!(peer.lines().collect::<Vec<_>>(), answers(), "{:?}", bridge.notices());
     peer.end();
+}
+
+/// Two clients at once, whose questions have the same numbers. None asks again.
+#[test]
+fn clients_of_one_network_ask_a_server_of_another_one() {
+    let (realm, [left, right]) = (realm("dds-join-ask"), [domain(), domain()]);
+    let bridges = [join(&realm, "left", of_ros(left)), join(&realm, "right", of_ros(right))];
+    let start = |what, domain| Peer::start(what, domain, "math/add");
+    let Some(mut server) = start("ros-serve", right) else { return };
+    assert_eq!(server.lines().next().unwrap(), "ready");
+    let mut clients = [(); 2].map(|()| start("ros-ask", left).unwrap());
+    for client in &mut clients {
+        let told = client.lines().collect::<Vec<_>>();
+        assert_eq!(told, answers(), "{:?}", bridges.each_ref().map(Running::notices));
+    }
+    clients.into_iter().for_each(Peer::end);
+    server.end();
 }
 
 #[test]
