@@ -1,6 +1,7 @@
-//! Programs that others have written: `eclipse-zenoh`, and `zenoh-ros2-sdk` as nodes of ROS 2 (both from PyPI; `peer.py`).
+//! Programs that others have written: `eclipse-zenoh`, and `zenoh-ros2-sdk` as nodes of ROS 2 (both from PyPI; `peer.py`), and `hiroz`
+//! (crates/engines/peers).
 
-use super::program::{COUNT, Program, expected};
+use super::program::{COUNT, Program, built, expected, free_port};
 use super::running::{Running, until};
 use super::world::{LONG, node, realm};
 use super::zenoh_world::{bridge, listening, ros_settings};
@@ -24,6 +25,12 @@ fn port() -> Option<u16> {
 
 fn start(engine: &str, what: &str, port: u16) -> Program {
     Program::start("peer.py", engine, what, port)
+}
+
+/// A node of hiroz, which connects to the bridge.
+fn hiroz(mut command: std::process::Command, what: &str, port: u16) -> Program {
+    command.args([what, &port.to_string(), &COUNT.to_string()]);
+    Program::spawn(command)
 }
 
 fn to_ros(realm: &str, port: u16) -> Running {
@@ -70,14 +77,26 @@ fn a_zenoh_program_gets_samples() {
 #[test]
 fn samples_of_a_ros_talker_come() {
     let Some(port) = port() else { return };
-    let realm = realm("peer-ros-in");
+    samples_come("peer-ros-in", port, || start("ros2", "talk", port));
+}
+
+#[test]
+fn samples_of_a_talker_of_hiroz_come() {
+    let Some(command) = built("hiroz_peer") else { return };
+    let port = free_port();
+    samples_come("peer-hiroz-in", port, || hiroz(command, "talk", port));
+}
+
+/// Samples of a node of ROS 2, `/talker`, reach a Rust struct.
+fn samples_come(name: &str, port: u16, start: impl FnOnce() -> Program) {
+    let realm = realm(name);
     let here = node("here", &realm);
     let (tell, told) = channel();
     let subscriber =
         here.subscriber::<Text>("/chatter").callback(move |sample| tell.send(sample.data.clone()).unwrap());
     let subscriber = subscriber.unwrap();
     let _bridge = to_ros(&realm, port);
-    let peer = start("ros2", "talk", port);
+    let peer = start();
     let got: Vec<String> = (0..COUNT).map(|_| told.recv_timeout(LONG).unwrap()).collect();
     assert_eq!(got, expected());
     let nodes = here.nodes();
@@ -91,11 +110,23 @@ fn samples_of_a_ros_talker_come() {
 #[test]
 fn a_ros_listener_gets_samples() {
     let Some(port) = port() else { return };
-    let realm = realm("peer-ros-out");
+    samples_leave("peer-ros-out", port, || start("ros2", "listen", port));
+}
+
+#[test]
+fn a_listener_of_hiroz_gets_samples() {
+    let Some(command) = built("hiroz_peer") else { return };
+    let port = free_port();
+    samples_leave("peer-hiroz-out", port, || hiroz(command, "listen", port));
+}
+
+/// Samples of a Rust struct reach a node of ROS 2.
+fn samples_leave(name: &str, port: u16, start: impl FnOnce() -> Program) {
+    let realm = realm(name);
     let here = node("here", &realm);
     let mut publisher = here.publisher::<Text>("/chatter").queue(qos::Queue::KeepAll(1024)).open().unwrap();
     let _bridge = to_ros(&realm, port);
-    let mut peer = start("ros2", "listen", port);
+    let mut peer = start();
     let mut lines = peer.lines().lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "ready");
     assert!(publisher.wait_connected(1, LONG));

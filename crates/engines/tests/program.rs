@@ -1,4 +1,5 @@
-//! Programs of others, in Python: a script of this folder. `THALWEG_PYTHON` names an interpreter that has what they want.
+//! Programs of others. Those in Python are scripts of this folder: `THALWEG_PYTHON` names an interpreter that has what they want. Those in Rust
+//! are in `crates/engines/peers`: `THALWEG_PEERS` names the folder with what was built of it.
 
 use std::io::{BufReader, Read};
 use std::net::TcpListener;
@@ -17,8 +18,12 @@ impl Program {
         let script = format!("{}/tests/{script}", env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(python());
         command.args([&script, engine, what, &port.to_string(), &COUNT.to_string()]);
+        Self::spawn(command)
+    }
+
+    pub fn spawn(mut command: Command) -> Self {
         command.env("ROS_DOMAIN_ID", "0").stdin(Stdio::piped()).stdout(Stdio::piped());
-        Self(command.spawn().unwrap_or_else(|error| panic!("{}: {error}", python())))
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
     /// The lines that it prints until its end.
@@ -44,13 +49,27 @@ pub fn port(modules: &str, packages: &str) -> Option<u16> {
         println!("skipped: because {python} has no {packages} (THALWEG_PYTHON names another)");
         return None;
     }
-    // Below the ports that the kernel gives: nobody gets it meanwhile as the end of a connection.
+    Some(free_port())
+}
+
+/// A program of `crates/engines/peers`; `None`, with the reason printed, if it is not there.
+#[cfg(any(feature = "rtps", feature = "zenoh"))]
+pub fn built(name: &str) -> Option<Command> {
+    let folder = std::env::var_os("THALWEG_PEERS").map(std::path::PathBuf::from);
+    let program = folder.map(|folder| folder.join(name)).filter(|program| program.is_file());
+    if program.is_none() {
+        println!("skipped: because THALWEG_PEERS names no folder with {name} (crates/engines/peers)");
+    }
+    program.map(Command::new)
+}
+
+/// A free port below those that the kernel gives: nobody gets it meanwhile as the end of a connection.
+pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 500) as u16 * 16;
     let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed)).take(100);
     let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    assert!(free.is_some(), "no port from {first} on is free");
-    free
+    free.unwrap_or_else(|| panic!("no port from {first} on is free"))
 }
 
 pub fn expected() -> Vec<String> {

@@ -1,8 +1,10 @@
-//! Programs that others have written: `cyclonedds` from PyPI (`dds_peer.py`), as programs of DDS and as nodes of ROS 2.
+//! Programs that others have written: `cyclonedds` from PyPI (`dds_peer.py`), as programs of DDS and as nodes of ROS 2, and `ros2-client`, which
+//! is ROS 2 over RustDDS (crates/engines/peers).
 //!
 //! `THALWEG_PYTHON` names an interpreter that has it.
 
 use super::{Text, bridge, domain, open, settings, text, until};
+use crate::program::built;
 use crate::running::Running;
 use crate::world::{LONG, node, realm};
 use qos::{Durability, Qos, Queue};
@@ -33,6 +35,13 @@ impl Peer {
         let mut command = Command::new(&python);
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dds_peer.py");
         command.args([script, what, &domain.to_string(), topic, &COUNT.to_string()]);
+        Some(Self::spawn(command))
+    }
+
+    /// A node of ros2-client on /chatter.
+    fn of_ros2_client(what: &str, domain: u32) -> Option<Self> {
+        let mut command = built("ros2_client_peer")?;
+        command.args([what, &domain.to_string(), &COUNT.to_string()]);
         Some(Self::spawn(command))
     }
 
@@ -167,13 +176,23 @@ fn ros_bridge(realm: &str, domain: u32) -> Running {
 
 #[test]
 fn a_thousand_samples_of_a_talker_of_ros_reach_a_rust_struct() {
-    let (domain, realm) = (domain(), realm("dds-ros-in"));
+    samples_come("dds-ros-in", |domain| Peer::start("ros-talk", domain, "chatter"));
+}
+
+#[test]
+fn a_thousand_samples_of_a_talker_of_ros2_client_reach_a_rust_struct() {
+    samples_come("dds-ros2-client-in", |domain| Peer::of_ros2_client("talk", domain));
+}
+
+/// Samples of a node of ROS 2, `/talker`, reach a Rust struct.
+fn samples_come(name: &str, start: impl FnOnce(u32) -> Option<Peer>) {
+    let (domain, realm) = (domain(), realm(name));
     let here = node("here", &realm);
     let (tell, told) = channel();
     let subscriber = here.subscriber::<RosText>("/chatter");
     let _subscriber = subscriber.callback(move |sample| tell.send(sample.data.clone()).unwrap()).unwrap();
     let _bridge = ros_bridge(&realm, domain);
-    let Some(peer) = Peer::start("ros-talk", domain, "chatter") else { return };
+    let Some(peer) = start(domain) else { return };
     for number in 0..COUNT {
         assert_eq!(told.recv_timeout(LONG).unwrap(), format!("sample {number}"));
     }
@@ -188,11 +207,22 @@ fn a_thousand_samples_of_a_talker_of_ros_reach_a_rust_struct() {
 
 #[test]
 fn a_listener_of_ros_gets_a_thousand_samples_of_a_node_that_it_knows() {
-    let (domain, realm) = (domain(), realm("dds-ros-out"));
+    let start = |domain| Peer::start("ros-listen", domain, "chatter");
+    samples_leave("dds-ros-out", start, Some("node / gate True"));
+}
+
+#[test]
+fn a_listener_of_ros2_client_gets_a_thousand_samples() {
+    samples_leave("dds-ros2-client-out", |domain| Peer::of_ros2_client("listen", domain), None);
+}
+
+/// Samples of a Rust struct reach a node of ROS 2, which prints them, and this last line.
+fn samples_leave(name: &str, start: impl FnOnce(u32) -> Option<Peer>, last: Option<&str>) {
+    let (domain, realm) = (domain(), realm(name));
     let here = node("here", &realm);
     let mut publisher = here.publisher::<RosText>("/chatter").queue(Queue::KeepAll(1024)).open().unwrap();
     let bridge = ros_bridge(&realm, domain);
-    let Some(mut peer) = Peer::start("ros-listen", domain, "chatter") else { return };
+    let Some(mut peer) = start(domain) else { return };
     let mut lines = peer.lines();
     assert_eq!(lines.next().unwrap(), "ready");
     assert!(publisher.wait_connected(1, LONG), "{:?}", bridge.notices());
@@ -201,7 +231,7 @@ fn a_listener_of_ros_gets_a_thousand_samples_of_a_node_that_it_knows() {
         until("there is room", || publisher.publish(&text).unwrap().refused == 0);
     }
     let told = (0..COUNT).map(|number| format!("sample {number}"));
-    let expected: Vec<String> = told.chain(["node / gate True".to_owned()]).collect();
+    let expected: Vec<String> = told.chain(last.map(str::to_owned)).collect();
     assert_eq!(lines.collect::<Vec<_>>(), expected);
     peer.end();
 }
