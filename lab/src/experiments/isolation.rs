@@ -7,7 +7,7 @@
 use super::{Experiment, Tally};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Size};
-use crate::link::Behaviour;
+use crate::link::{Behaviour, LinkReport};
 use crate::part::stream::{self, Connected, Flow, Order, Published, Settings};
 use crate::part::{LONG, NodeSettings, Part, Place};
 use crate::results::{Check, Factors, Figure, Findings, Group, Panel};
@@ -83,9 +83,13 @@ impl Experiment for Isolation {
         for (trouble, carriers) in cells(lab.options.size) {
             let mut groups = Vec::new();
             for carrier in carriers {
-                let topology = Topology::switch(lab, 3, &[Line::both(3, Behaviour::default())])?;
+                let mut topology = Topology::switch(lab, 3, &[Line::both(3, Behaviour::default())])?;
                 let mut testbed = Testbed::start(lab, &topology, carrier)?;
                 groups.push(testbed.compare(lab, trouble, &mut findings)?);
+                drop(testbed);
+                if trouble == Trouble::BadLink {
+                    findings.checks.push(was_bad(carrier, &topology.end_lines()));
+                }
             }
             panels.push(Panel { title: format!("the eighth is {}", trouble.name()), groups });
         }
@@ -230,6 +234,13 @@ impl<'a> Testbed<'a> {
     }
 }
 
+/// The positive control of the bad link: it lost some of the frames to and from the eighth. (A stopped process is stopped when the kernel
+/// says so.)
+fn was_bad(carrier: &str, lines: &[LinkReport]) -> Check {
+    let lost: u64 = lines.iter().map(|line| line.counts.lost).sum();
+    Check::at_least(format!("{carrier}, {}: frames that the link lost", Trouble::BadLink.name()), lost as f64, 1.0)
+}
+
 fn judge(of: &str, [well, impaired]: &[Side; 2], repetitions: u32) -> [Check; 7] {
     let latency = |figure: Figured| median_ratio(&impaired.latency.pairs(&well.latency, figure));
     let calls = |figure: Figured| median_ratio(&impaired.calls.pairs(&well.calls, figure));
@@ -266,6 +277,7 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::{Counts, Lateness};
     use crate::stalls::{Stalls, Timed};
 
     /// Three runs in which everything took this long.
@@ -296,5 +308,19 @@ mod tests {
         assert_eq!(lost, ["tcp: lost of the seven"]);
         let nothing = failed(|sides| *sides = [Side::default(), Side::default()]);
         assert_eq!(nothing.len(), 6, "all but what came twice: {nothing:?}");
+    }
+
+    #[test]
+    fn a_bad_link_that_lost_nothing_fails() {
+        let line = |lost: u64| LinkReport {
+            asked: Behaviour::default(),
+            counts: Counts { lost, ..Counts::default() },
+            loss_percent: 0.0,
+            rate: None,
+            lateness_us: Lateness::default(),
+            ahead: 0,
+            stood_still_ms: 0.0,
+        };
+        assert!(was_bad("udp", &[line(0), line(1)]).pass && !was_bad("udp", &[line(0), line(0)]).pass);
     }
 }

@@ -40,11 +40,22 @@ pub(super) fn judge_idle(of: &str, least_us: f64, bytes: usize, lines: &[u64], f
     findings.checks.push(Check::at_least(name, least_us, transmission));
 }
 
+/// Checks that a line that is to lose so many percent lost them on the way there, the first of its two. Frames that crossed it before it lost
+/// any, while programs found each other, are among the others.
+pub(super) fn judge_loss(of: &str, percent: u8, reports: &[LinkReport], findings: &mut Findings) {
+    let found = reports.first().map_or(f64::NAN, |there| there.loss_percent);
+    let name = format!("{of}: frames that the line lost on the way there, %");
+    findings.checks.push(Check::at_least(name, found, REALLY * f64::from(percent)));
+}
+
 /// Transmission of a sample with its headers, in µs. More than a packet holds has more headers, which are left out: the limit is
 /// the lower one.
 pub(super) fn transmission_us(bytes: usize, rate: u64) -> f64 {
     (bytes + HEADERS).max(60) as f64 * 8e6 / rate as f64
 }
+
+/// Least part of a stated loss that a line must have had: some standard deviations of a few hundred frames, and the frames before it.
+const REALLY: f64 = 0.6;
 
 fn slack(rate: u64) -> u64 {
     (u128::from(SLACK) * u128::from(rate) / 8_000_000_000) as u64
@@ -104,5 +115,17 @@ mod tests {
             judge_idle("1024 bytes", least, 1024, &[100_000_000], &mut findings);
             assert_eq!(findings.checks[0].pass, pass, "{least}");
         }
+    }
+
+    #[test]
+    fn a_line_that_loses_little_of_what_it_should_fails() {
+        let line = |loss_percent| LinkReport { loss_percent, ..report(0) };
+        let passes = |lines: &[LinkReport]| {
+            let mut findings = Findings::default();
+            judge_loss("30 % loss", 30, lines, &mut findings);
+            findings.checks.iter().all(|check| check.pass)
+        };
+        assert!(passes(&[line(18.1), line(0.0)]), "the way back counts for nothing");
+        assert!(!passes(&[line(17.9), line(30.0)]) && !passes(&[]));
     }
 }

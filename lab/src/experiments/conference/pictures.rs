@@ -1,6 +1,7 @@
 //! Pictures by host (P-03): each is as small as its host wants it, and so much less is on the link.
 
 use super::{KINDS, PICTURES, VIDEO, WHOLE};
+use crate::lab::Size;
 use crate::part::picture;
 use crate::results::{Check, Findings, Table};
 use std::collections::BTreeMap;
@@ -73,6 +74,8 @@ pub(super) fn judge(taken: &[Taken], findings: &mut Findings) {
         let name = format!("h{host}: share of the pictures that are {}", taken.wanted);
         findings.checks.push(Check::at_least(name, share, 1.0));
         let name = format!("h{host}: bytes on the link / of the samples that came");
+        // All of them came over it: less would be a wrong measurement, which keeps every upper limit.
+        findings.checks.push(Check::at_least(format!("{name}, at least"), beside, 1.0).judged_from(Size::Quick));
         findings.checks.push(Check::at_most(name, beside, HEADERS));
     }
     findings.tables.push(table);
@@ -114,6 +117,13 @@ mod tests {
         // Made smaller behind the link.
         let late = failed(|wanted| (wanted, 1.1 * bytes(WHOLE)));
         assert!(matches!(&late[..], [samples, link] if samples.contains("came") && link.contains("for each picture")));
+    }
+
+    #[test]
+    fn a_link_that_carried_less_than_came_over_it_fails() {
+        let little = failed(|wanted| (wanted, 0.9 * picture::size(wanted) as f64));
+        assert_eq!(little.len(), PICTURES.len(), "{little:?}");
+        assert!(little.iter().all(|name| name.ends_with("at least")), "{little:?}");
     }
 
     #[test]

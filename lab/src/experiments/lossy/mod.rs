@@ -9,7 +9,7 @@ mod outages;
 
 pub(super) use outages::Outages;
 
-use super::{Experiment, Tally};
+use super::{Experiment, Tally, lines};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, Size};
 use crate::link::Behaviour;
@@ -163,7 +163,7 @@ fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
     let carriers = if lab.options.size == Size::Ci { &CARRIERS[..1] } else { &CARRIERS[..] };
     for carrier in carriers.iter().copied() {
         lab.tell(&format!("{LOSS} % loss, {carrier}"));
-        let hosts = hosts(lab)?;
+        let mut hosts = hosts(lab)?;
         let name = if carrier == "udp" { "state" } else { "state-tcp" };
         let mut flow = open(lab, &hosts, 0, &Stream { name, size: SIZE, hz: HZ, carrier, qos: policies() })?;
         lose(&hosts, LOSS);
@@ -172,6 +172,8 @@ fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         let monitor = Monitor::start()?;
         let arrived = publish(lab, &mut flow, count)?;
         let stalls = monitor.finish();
+        drop(flow);
+        let ended = hosts.end_lines();
         let mut tally = Tally::default();
         tally.add(count, &arrived.samples, &stalls);
         let factors = Factors::new().with("arm", "silence").with("measured", carrier).with("loss_percent", LOSS);
@@ -188,6 +190,7 @@ fn silence(lab: &Lab, findings: &mut Findings) -> Result<Panel> {
         });
         if carrier == "udp" {
             judge(&found, arrived.count as f64 / count as f64, &arrived, findings);
+            lines::judge_loss(&format!("{LOSS} % loss"), LOSS, &ended, findings);
         }
     }
     findings.tables.push(table);
@@ -255,7 +258,7 @@ fn frames(lab: &Lab, findings: &mut Findings) -> Result<Option<Panel>> {
         Size::Quick => (5, 250),
         Size::Whole => (9, 1000),
     };
-    let hosts = hosts(lab)?;
+    let mut hosts = hosts(lab)?;
     hosts.change(1, |line| line.rate = Some(RATE));
     Wire { rate: RATE, limit: 1000, queue: topology::Queue::Classes }.install(hosts.host(1), DEVICE)?;
     let (size, hz) = (SIZE, HZ);
@@ -309,6 +312,8 @@ fn frames(lab: &Lab, findings: &mut Findings) -> Result<Option<Panel>> {
             LIFESPAN.as_secs_f64() * 1e3,
         ),
     ]);
+    drop((control, pictures));
+    lines::judge_loss("pictures", FRAMES_LOSS, &hosts.end_lines(), findings);
     Ok(Some(Panel {
         title: format!("{FRAMES_LOSS} % loss, {} Mbit/s", RATE / 1_000_000),
         groups: vec![Group { label: "latency".into(), bars }],

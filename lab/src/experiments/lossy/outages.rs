@@ -27,6 +27,11 @@ fn after(size: Size) -> Duration {
     Duration::from_millis(if size == Size::Ci { 1200 } else { 3000 })
 }
 
+/// What was on its way when the outage began has come by then.
+const UNDER_WAY: Duration = Duration::from_millis(50);
+/// Less than this part of the samples that are due in an outage may come in it: the control that the link carried nothing.
+const THROUGH: f64 = 0.5;
+
 /// Seconds without an answer after which a handshake's stream has ended, and the channel is opened again.
 const STREAM_LIVES: f64 = 10.0;
 
@@ -37,6 +42,8 @@ struct Outcome {
     resumed: f64,
     missing: f64,
     again: f64,
+    /// The samples that came during the outage, in parts of those that were due.
+    through: f64,
 }
 
 impl Experiment for Outages {
@@ -85,10 +92,12 @@ fn tell(carrier: &str, outage: f64, tries: &[Outcome], table: &mut Table, findin
     let sum = |of: &dyn Fn(&Outcome) -> f64| tries.iter().map(of).sum::<f64>();
     let (value, longest) = (median(&resumed), resumed.iter().copied().fold(f64::NAN, f64::max));
     let (missing, again) = (sum(&|one| one.missing), sum(&|one| one.again));
+    let through = tries.iter().map(|one| one.through).fold(f64::NAN, f64::max);
     table.row(format!("{carrier}, {outage} s"), &[value, longest, missing, again]);
     findings.checks.extend([
         Check::at_most(format!("{carrier}, {outage} s: resumed after, ms"), value, limit(carrier, outage)),
         Check::at_most(format!("{carrier}, {outage} s: samples twice or out of order"), again, 0.0),
+        Check::at_most(format!("{carrier}, {outage} s: part of the samples that came in the outage"), through, THROUGH),
     ]);
     value.is_finite().then(|| Bar { series: format!("{outage} s"), value, mark: Some(longest), ..Bar::default() })
 }
@@ -105,22 +114,27 @@ fn one(lab: &Lab, carrier: &'static str, outage: f64) -> Result<Outcome> {
     flow.start(lab)?;
     lab.stop.sleep(BEFORE)?;
     hosts.change(1, |line| line.loss = 1.0);
+    let down_ns = monotonic_ns();
     lab.stop.sleep(Duration::from_secs_f64(outage))?;
     let back_ns = monotonic_ns();
     hosts.change(1, |line| line.loss = 0.0);
     let after = after(lab.options.size);
     lab.stop.sleep(after)?;
     let (published, arrived) = flow.stop(lab, PATIENCE)?;
-    Ok(outcome(published.count, &only(arrived).of(&published), back_ns, after))
+    Ok(outcome(published.count, &only(arrived).of(&published), [down_ns, back_ns], after))
 }
 
-fn outcome(published: u64, arrived: &Arrived, back_ns: u64, silent: Duration) -> Outcome {
+fn outcome(published: u64, arrived: &Arrived, [down_ns, back_ns]: [u64; 2], silent: Duration) -> Outcome {
     let at = |sample: &Timed| sample.from_ns + sample.ns;
+    let cut = down_ns + UNDER_WAY.as_nanos() as u64..back_ns;
+    let due = HZ * cut.end.saturating_sub(cut.start) as f64 / 1e9;
+    let came = arrived.samples.iter().map(at).filter(|at| cut.contains(at)).count();
     let first = arrived.samples.iter().map(at).filter(|at| *at > back_ns).min();
     Outcome {
         resumed: first.map_or(silent.as_secs_f64() * 1e3, |at| (at - back_ns) as f64 / 1e6),
         missing: published.saturating_sub(arrived.count) as f64,
         again: arrived.again as f64,
+        through: came as f64 / due,
     }
 }
 
@@ -144,9 +158,25 @@ mod tests {
         let arrived =
             |samples: Vec<Timed>| Arrived { count: samples.len() as u64, samples, again: 2, ..Arrived::default() };
         let silent = after(Size::Quick);
-        let found = outcome(5, &arrived(vec![sample(0, 10), sample(10, 130), sample(120, 10)]), 100_000_000, silent);
-        assert_eq!(found, Outcome { resumed: 30.0, missing: 2.0, again: 2.0 });
-        assert_eq!(outcome(5, &arrived(vec![sample(0, 10)]), 100_000_000, silent).resumed, 3000.0);
+        let cut = [20_000_000, 100_000_000];
+        let found = outcome(5, &arrived(vec![sample(0, 10), sample(10, 130), sample(120, 10)]), cut, silent);
+        assert_eq!(found, Outcome { resumed: 30.0, missing: 2.0, again: 2.0, through: 0.0 });
+        assert_eq!(outcome(5, &arrived(vec![sample(0, 10)]), cut, silent).resumed, 3000.0);
         assert_eq!([("udp", 5.0), ("udp", 30.0), ("tcp", 0.1)].map(|(by, of)| limit(by, of)), [100.0, 1000.0, 1000.0]);
+    }
+
+    #[test]
+    fn a_link_that_carries_samples_in_the_outage_fails() {
+        let sample = |n: u64| Timed { from_ns: n * 1_000_000, ns: 10_000_000 };
+        let failed = |came: std::ops::Range<u64>| {
+            let samples: Vec<Timed> = came.map(sample).collect();
+            let arrived = Arrived { count: samples.len() as u64, samples, ..Arrived::default() };
+            let found = outcome(300, &arrived, [100_000_000, 200_000_000], after(Size::Quick));
+            let (mut table, mut findings) = (Table::new("", &[]), Findings::default());
+            tell("udp", 0.1, &[found], &mut table, &mut findings);
+            findings.checks.into_iter().filter(|check| !check.pass).map(|check| check.name).collect::<Vec<_>>()
+        };
+        assert_eq!(failed(200..300), Vec::<String>::new());
+        assert_eq!(failed(0..300), ["udp, 0.1 s: part of the samples that came in the outage"]);
     }
 }
