@@ -194,8 +194,8 @@ const MUCH_BETTER: f64 = 20.0;
 /// In an overload by datagrams, small samples with priority are so much faster in the middle: those without wait for a full queue of
 /// 100 packets, 12 ms. Unlike p99, a hundred samples tell it.
 const USUAL: f64 = 10.0;
-/// Without load p99 of a small sample with priority counts up to this in a limit, in µs; that of a large one by its transmission more. Found are 308
-/// and 325 of 64 B, and 462 and 480 of 1400 B (docs/lab.md, lab/results/yarp-both.json): a half more at most.
+/// Without load p99 of a small sample with priority counts up to this in a limit, in µs; that of a large one by its transmission more. The stored
+/// runs (lab/results/yarp-*.json) found 296 to 451 of 64 B, and 508 and 515 of 1400 B, medians over repetitions.
 const IDLE_US: f64 = 500.0;
 /// At 20 % load a channel with priority may be worse by this share.
 const LIGHT: f64 = 0.1;
