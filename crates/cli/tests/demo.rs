@@ -165,8 +165,7 @@ fn three_domains_admit_a_session_and_refuse_a_second_one() {
         println!("skipped: three_domains_admit_a_session_and_refuse_a_second_one: because {}", done.errors);
         return;
     }
-    // 1: a sample was later than promised, on a machine that other tests keep busy.
-    assert!(done.code() <= 1 && done.lines.len() == 1, "{:?} {}", done.lines, done.errors);
+    assert_eq!(done.lines.len(), 1, "{:?} {}", done.lines, done.errors);
     let story: serde_json::Value = serde_json::from_str(&done.lines[0]).unwrap();
     let session = &story["session"];
     assert_eq!(
@@ -179,6 +178,9 @@ fn three_domains_admit_a_session_and_refuse_a_second_one() {
     assert!(story["before"]["p50_us"].as_f64().unwrap() > bound, "other traffic delays what is not reserved: {story}");
     assert!(story["after"]["sent"].as_u64() > Some(100) && story["after"]["lost"] == 0, "{story}");
     assert!(story["after"]["p50_us"].as_f64() < story["before"]["p50_us"].as_f64(), "{story}");
+    // Exit code 1 is an honest answer of a machine that other tests keep busy: exactly where a sample was later than promised.
+    let is_late = story["after"]["max_us"].as_f64() > Some(bound);
+    assert_eq!(done.code(), i32::from(is_late), "{} {story}", done.errors);
     assert!(story["refused"][0]["offers"].as_array().is_some_and(|offers| !offers.is_empty()), "{story}");
     let cut = &story["cut"];
     assert!(cut["because"].as_str().is_some_and(|why| why.contains("domain wan: link line is down")), "{story}");
