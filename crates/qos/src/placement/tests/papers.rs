@@ -164,7 +164,7 @@ fn table_3(subscribers: u32) -> System {
 }
 
 #[test]
-fn the_sizes_of_table_3_are_solved_at_once() {
+fn the_sizes_of_table_3_have_the_optimum_of_the_search_through_all() {
     for (subscribers, limit) in [(1, 10), (2, 20), (5, 30), (10, 60)] {
         let system = table_3(subscribers);
         let graph = Network::new(&system);
