@@ -373,6 +373,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_skipped_fails_unless_it_is_allowed() {
+        let verdict = |allowed: &[&str]| {
+            let skipped = vec![Skipped { name: "tcp, bad-link".into(), because: "nft is not installed".into() }];
+            let findings = Findings { checks: vec![Check::at_most("a", 1.0, 2.0)], skipped, ..Findings::default() };
+            let allow_skips = allowed.iter().map(|name| (*name).to_owned()).collect();
+            let options = Options { allow_skips, ..Options::default() };
+            Document::new("isolation", Environment::default(), findings, Rates::default(), &options).verdict
+        };
+        assert_eq!([verdict(&[]), verdict(&["tcp"]), verdict(&["udp"])], [Verdict::Fail, Verdict::Pass, Verdict::Fail]);
+    }
+
+    #[test]
     fn the_machine_is_described() {
         let here = Environment::read(7);
         assert!(here.kernel.starts_with("Linux ") && here.clock.starts_with("CLOCK_MONOTONIC by "), "{here:?}");
