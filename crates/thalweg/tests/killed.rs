@@ -4,7 +4,7 @@
 use crate::world;
 use std::time::{Duration, Instant};
 use world::agent::{Agent, number};
-use world::{World, figure};
+use world::{LONG, World, figure};
 
 /// Time within which a death is noticed (about a second; a loaded machine may take longer).
 const NOTICED: Duration = Duration::from_secs(3);
@@ -135,6 +135,48 @@ fn publisher_killed(carrier: &str) {
     );
     [stays, subscriber, again].into_iter().for_each(Agent::finish);
     assert_eq!(world.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn samples_of_a_killed_publisher_that_waited_for_its_history_come_over_tcp() {
+    killed_before_its_history("tcp");
+}
+#[test]
+fn samples_of_a_killed_publisher_that_waited_for_its_history_come_over_shm() {
+    killed_before_its_history("shm");
+}
+#[test]
+fn samples_of_a_killed_publisher_that_waited_for_its_history_come_over_reliable_udp() {
+    killed_before_its_history("udp reliable=1");
+}
+
+/// A node fetches one history after the other: another publisher's, whose sample is stuck in a callback, goes before.
+fn killed_before_its_history(carrier: &str) {
+    let world = World::new();
+    let durable = |topic| Agent::start(&world, &format!("publisher topic={topic} late=1 queue=100000"));
+    let (go_on, mut first) = (world.dir().join("go_on"), durable("/a0"));
+    first.ask("publish count=1");
+    let part = format!("subscriber topic=/a ports=2 late=1 carriers={carrier} stuck={}", go_on.display());
+    let mut subscriber = Agent::start(&world, &part);
+    assert!(subscriber.ask("until count=1")["ok"] == true, "the history of /a0 did not come");
+    let mut dies = durable("/a1");
+    dies.connected(1);
+    assert_eq!(number(&dies.ask("publish count=20 hz=100000"), "last"), 20.0);
+    let mut received = || {
+        let status = subscriber.ask("status");
+        let channels = status["channels"].as_array().unwrap().clone();
+        channels.iter().any(|channel| channel["topic"] == "/a1" && number(channel, "samples") == 20.0).then_some(())
+    };
+    assert!(world::eventually(LONG, &mut received).is_some(), "{}", subscriber.ask("status"));
+    assert_eq!(number(&subscriber.ask("report"), "received"), 1.0, "those of /a1 wait");
+    dies.kill();
+    assert!(subscriber.ask("left n=1")["ok"] == true, "{}", subscriber.ask("status"));
+    std::fs::write(go_on, "").unwrap();
+    let came = subscriber.ask("until count=21");
+    let report = subscriber.ask("report");
+    let account = ["received", "last", "again", "missing"].map(|key| number(&report, key));
+    assert_eq!(account, [21.0, 20.0, 0.0, 0.0], "{came} {report}");
+    [first, subscriber].into_iter().for_each(Agent::finish);
 }
 
 /// The remaining subscriber missed nothing: the publisher keeps all samples that wait. Best-effort datagrams may be lost in

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // all of this is test
 
 use crate::world;
+use serde_json::Value;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use thalweg::admin::{Reply, Request};
@@ -76,6 +77,47 @@ fn a_relay_that_dies_during_a_move_loses_nothing_over_shm() {
 #[test]
 fn a_relay_that_stops_during_a_move_holds_nothing_up() {
     moves_away_from_a_stopped_relay("tcp", true, false);
+}
+
+/// A relay dies while its samples wait in the subscriber's socket, or ring, behind one that is in the callback. The next channel, whose
+/// history has them, begins before they are read.
+fn a_relay_dies_before_its_samples_are_read(carrier: &str) {
+    let world = World::new();
+    let go_on = world.dir().join("go_on");
+    std::fs::write(&go_on, "").unwrap();
+    let carrier = format!("{carrier} stuck={}", go_on.display());
+    let (mut publisher, mut relay, mut subscriber) = by_a_relay(&world, &carrier);
+    publisher.ask("publish count=50");
+    assert!(subscriber.ask("until last=50")["ok"] == true);
+    std::fs::remove_file(&go_on).unwrap();
+    publisher.ask("publish count=100");
+    let node = relay.ask("status")["id"].as_str().unwrap().to_owned();
+    let asking = format!("ask node={node} request={}", serde_json::to_string(&Request::Channels).unwrap());
+    let passed_on = eventually(LONG, || {
+        let channels = relay.ask(&asking)["reply"]["channels"].as_array().unwrap().clone();
+        let passed_on = |channel: &Value| channel["subscriber"] == "/in" && number(channel, "samples") >= 150.0;
+        channels.iter().any(passed_on).then_some(())
+    });
+    assert!(passed_on.is_some(), "{}", relay.ask(&asking));
+    relay.kill();
+    let falls_back = eventually(LONG, || {
+        let channels = subscriber.ask("status")["channels"].as_array().unwrap().clone();
+        (channels.len() == 1 && channels[0]["proxied"]["place"]["relay"] != "gate").then_some(())
+    });
+    assert!(falls_back.is_some(), "{}", subscriber.ask("status"));
+    std::fs::write(&go_on, "").unwrap();
+    everything_came(&mut subscriber, 150.0);
+    let last = number(&publisher.ask("publish count=50 hz=200"), "last");
+    everything_came(&mut subscriber, last);
+}
+
+#[test]
+fn samples_that_are_read_after_their_relay_died_come_once_over_reliable_udp() {
+    a_relay_dies_before_its_samples_are_read("udp");
+}
+#[test]
+fn samples_that_are_read_after_their_relay_died_come_once_over_shm() {
+    a_relay_dies_before_its_samples_are_read("shm");
 }
 
 /// The relay's samples are a second late: the stream stays in place, and in time.

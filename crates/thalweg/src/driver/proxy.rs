@@ -453,7 +453,7 @@ fn provenance(proxy: &Proxy, last_seq: u64, node: NodeId) -> Provenance {
 }
 
 /// The last sample that a channel brought.
-fn came_by(channel: &Channel) -> u64 {
+pub(super) fn came_by(channel: &Channel) -> u64 {
     channel.counters.last_seq.load(Ordering::Relaxed).max(channel.gate.last())
 }
 

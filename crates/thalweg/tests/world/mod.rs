@@ -111,6 +111,13 @@ pub fn eventually<T>(timeout: Duration, mut condition: impl FnMut() -> Option<T>
     }
 }
 
+/// Waits until this file, if one is given, is there.
+pub fn wait_for(file: Option<&str>) {
+    if let Some(file) = file {
+        eventually(LONG, || Path::new(file).exists().then_some(()));
+    }
+}
+
 /// The median.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -154,8 +154,12 @@ impl Ports {
             let builder = builder.proxy(words.get("proxy").map_or(Ok(qos::Place::Publisher), str::parse).unwrap());
             let builder = if name.is_empty() { builder } else { builder.named(name) };
             let builder = if words.get("late").is_some() { builder.transient_local(LATE) } else { builder };
-            let seen = account.clone();
-            builder.callback(move |sample| seen.note(sample.info())).unwrap()
+            let (seen, stuck) = (account.clone(), words.get("stuck").filter(|_| index == 0).map(str::to_owned));
+            let port = builder.callback(move |sample| {
+                seen.note(sample.info());
+                super::wait_for(stuck.as_deref());
+            });
+            port.unwrap()
         };
         let subscribers = (0..words.number("ports", 1)).map(open).collect();
         Self { publishers: Vec::new(), subscribers, account }

@@ -15,12 +15,23 @@ pub(crate) enum Role {
     New,
 }
 
-/// A channel's gate: open unless its proxy moves, or its subscriber joined late and gets the history first.
+/// A channel's gate: open unless its proxy moves, its subscriber joined late and gets the history first, or it has ended.
 #[derive(Default)]
 pub(crate) struct Gate {
     shut: AtomicBool,
     shared_handover: PiMutex<Option<(Role, Arc<SharedHandover>)>>,
     late: PiMutex<Option<Arc<Latecomer>>>,
+    /// Set when the channel has ended. Taken last where several of these locks are held.
+    rest: PiMutex<Option<Rest>>,
+}
+
+/// The samples of a channel that are read after its end, as datagrams are that wait in its socket.
+#[derive(Clone)]
+struct Rest {
+    /// Those up to this one are delivered as before …
+    last: u64,
+    /// … and the others with the history of the next channel, which would bring them again.
+    next: Option<Arc<Latecomer>>,
 }
 
 /// The handover of the samples of both channels of a move, one thread at a time.
@@ -181,14 +192,40 @@ impl Gate {
         self.shut.store(true, Ordering::Release);
     }
 
-    /// `true` if a late joiner's history is still coming.
+    /// `true` if a late joiner's history is still coming, or being delivered.
     pub(crate) fn has_history_under_way(&self) -> bool {
-        self.late.lock().as_ref().is_some_and(|late| late.is_under_way())
+        self.late.lock().as_ref().is_some_and(|late| late.is_busy())
     }
 
     /// The channel ended before its history had come. Returns the last delivered sample. `None`: no part of the history is missing.
     pub(crate) fn give_up_history(&self) -> Option<u64> {
         self.late.lock().as_ref()?.give_up()
+    }
+
+    /// The junction for the channel after this one, whose history was given up.
+    pub(crate) fn next_history(&self, after: u64, account: Arc<Account>) -> Option<Arc<Latecomer>> {
+        Some(self.late.lock().as_ref()?.next(after, account))
+    }
+
+    /// The channel ended. Samples that are still read are delivered until the next channel begins.
+    pub(crate) fn ended(&self) {
+        *self.rest.lock() = Some(Rest { last: u64::MAX, next: None });
+        self.shut.store(true, Ordering::Release);
+    }
+
+    /// The next channel begins. `last`: the last sample that this channel has counted, and may be about to deliver. `next` makes the next
+    /// channel's junction from it: later samples of this channel go there.
+    pub(crate) fn followed_by(
+        &self,
+        last: impl FnOnce() -> u64,
+        next: impl FnOnce(u64) -> Arc<Latecomer>,
+    ) -> Arc<Latecomer> {
+        let mut rest = self.rest.lock(); // a thread counts a sample before it looks here
+        let last = last();
+        let next = next(last);
+        *rest = Some(Rest { last, next: Some(next.clone()) });
+        self.shut.store(true, Ordering::Release);
+        next
     }
 
     /// From now on, samples go through `shared_handover`. A subscriber that joined just before gets no history any more.
@@ -215,11 +252,14 @@ impl Gate {
             .as_ref()
             .map_or(0, |(_, shared_handover)| shared_handover.last.load(Ordering::Acquire));
         let late = self.late.lock().clone();
-        late.map_or(0, |late| late.last_given()).max(moved)
+        late.map_or(0, |late| late.last()).max(moved)
     }
 
     fn open(&self) {
-        self.shut.store(false, Ordering::Release);
+        let rest = self.rest.lock();
+        if rest.is_none() {
+            self.shut.store(false, Ordering::Release);
+        }
     }
 
     /// This move is over; the next one may have begun.
@@ -242,6 +282,10 @@ impl Gate {
 
     #[cold]
     fn pass(&self, subscriber_port: &dyn Deliver, delivery: Delivery<'_>) {
+        let rest = self.rest.lock().clone().filter(|rest| delivery.info.seq > rest.last);
+        if let Some(next) = rest.and_then(|rest| rest.next) {
+            return next.of_earlier(subscriber_port, delivery);
+        }
         let late = self.late.lock().clone();
         if let Some(late) = late {
             let over = late.live(subscriber_port, delivery);

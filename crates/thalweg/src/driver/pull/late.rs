@@ -8,6 +8,7 @@ use crate::driver::NodeState;
 use crate::event::Event;
 use crate::port::AnySubscriber;
 use linux::thread::Settings;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -75,9 +76,12 @@ impl Fetch {
         let mut asking = Asking::new(state.clone(), asked, holder.into_iter().collect());
         let scaled = channel.provenance();
         let mut wanted = 0;
-        let mut given = Vec::new();
+        let mut given = late.here();
         // A channel that has ended still gets the rest of its history, unless the next channel fetches it.
-        while let Some(found) = asking.next().filter(|_| late.is_under_way() && !channel.is_cut()) {
+        let goes_on = || late.is_under_way() && !channel.is_cut();
+        while goes_on()
+            && let Some(found) = asking.next().filter(|_| goes_on())
+        {
             match found {
                 Ok(found) => {
                     let seq = found.info.seq;
@@ -100,12 +104,18 @@ impl Fetch {
         if late.is_under_way() {
             made_up(&channel, &given);
         }
-        late.end(subscriber_port.as_ref());
+        if let Some((first, last)) = late.end(subscriber_port.as_ref()) {
+            let (to, from) = (&channel.subscriber_name, &channel.publisher_name);
+            let text = format!(
+                "{to}: the history of {from} broke off with its channel: it may lack samples {first} to {last}, unless {from} comes back"
+            );
+            state.events.push(Event::Warning { text });
+        }
     }
 }
 
-/// Counts the samples that came by the history and precede the first live one: they were not missed.
-fn made_up(channel: &Channel, given: &[u64]) {
+/// Counts the samples that came by the history or an earlier channel and precede the first live one: they were not missed.
+fn made_up(channel: &Channel, given: &BTreeSet<u64>) {
     let counters = &channel.counters;
     let missed = counters.missed.load(Ordering::Relaxed);
     let first = channel.resumes_after.filter(|_| counters.samples.load(Ordering::Relaxed) > 0);

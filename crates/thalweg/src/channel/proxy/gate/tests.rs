@@ -145,3 +145,62 @@ fn samples_of_a_move_come_before_those_of_the_next_move() {
         assert_eq!(given.seen(), [11, 12, 13, 14]);
     }
 }
+
+/// Regression: samples that a socket had when its channel ended came once more by the history of the next channel.
+#[test]
+fn samples_that_are_read_after_the_end_of_their_channel_come_once() {
+    let given = Given::new(|_| {});
+    let subscriber_port: &dyn Deliver = &*given.subscriber_port;
+    let gate = Gate::default();
+    given.comes_by(&gate, 1);
+    gate.ended();
+    given.comes_by(&gate, 2);
+    let next = gate.followed_by(|| 3, |last| Arc::new(Latecomer::new(last, given.account.clone())));
+    (3..=5).for_each(|seq| given.comes_by(&gate, seq));
+    assert_eq!(given.seen(), [1, 2, 3], "3 was counted before the next channel began");
+    (3..=4).for_each(|seq| next.history(subscriber_port, info(seq), &[7]));
+    next.end(subscriber_port);
+    given.comes_by(&gate, 4);
+    assert_eq!(given.seen(), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn the_gate_of_a_channel_that_ended_stays_shut() {
+    let given = Given::new(|_| {});
+    let (gate, late) = (Gate::default(), Arc::new(Latecomer::new(0, given.account.clone())));
+    gate.wait_for_history(late.clone());
+    late.end(&*given.subscriber_port);
+    gate.ended();
+    given.comes_by(&gate, 1);
+    assert_eq!((given.seen(), gate.shut.load(Ordering::Relaxed)), (vec![1], true));
+}
+
+/// Regression: the history of a channel that ended meanwhile went on, beside that of the next channel.
+#[test]
+fn a_channel_may_end_while_a_sample_of_its_history_is_in_the_callback() {
+    let ((tell, told), (let_go, may_go)) = (channel(), channel::<()>());
+    let given = Given::new(move |seq| {
+        if seq == 2 {
+            tell.send(()).unwrap();
+            may_go.recv_timeout(LONG).unwrap();
+        }
+    });
+    let (gate, late) = (Gate::default(), Arc::new(Latecomer::new(0, given.account.clone())));
+    gate.wait_for_history(late.clone());
+    given.comes_by(&gate, 5);
+    let fetch = |late: &Latecomer, first: u64| {
+        (first..=4).for_each(|seq| late.history(&*given.subscriber_port, info(seq), &[7]));
+        late.end(&*given.subscriber_port);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| fetch(&late, 1));
+        told.recv_timeout(LONG).unwrap();
+        gate.ended();
+        assert_eq!(gate.give_up_history(), Some(2));
+        let next = gate.next_history(2, given.account.clone()).unwrap();
+        let_go.send(()).unwrap();
+        given.comes_by(&gate, 6); // as one that has waited for the callback
+        fetch(&next, 3);
+    });
+    assert_eq!(given.seen(), [1, 2, 3, 4, 5, 6]);
+}
