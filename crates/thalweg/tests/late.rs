@@ -3,6 +3,7 @@
 
 use qos::{Queue, Reliability};
 use serde::{Deserialize, Serialize};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thalweg::codec::Raw;
@@ -121,6 +122,36 @@ fn a_volatile_publisher_has_no_history_for_late_joiners() {
     publish(&mut port, 1..=3);
     assert_eq!(until_last(&here, &seen, 3).len(), 3);
     assert_eq!(late.connected(), 0);
+}
+
+/// A node fetches one history after the other: another publisher's, whose sample is stuck in a callback, goes before.
+#[test]
+fn what_waits_for_a_history_is_dropped_with_its_subscriber() {
+    let (there, here) = (node("late-closed", "there"), node("late-closed", "here"));
+    let durable = |topic: &str| there.publisher::<Raw>(topic).transient_local(DEPTH).open().unwrap();
+    let (mut before, mut publisher) = (durable("/before"), durable("/a"));
+    before.publish(&[7]).unwrap();
+    let join = |topic: &str| here.subscriber::<Raw>(topic).transient_local(DEPTH).carriers(["tcp"]);
+    let ((tell, told), (let_go, may_go)) = (channel(), channel::<()>());
+    let stuck = join("/before").callback(move |_| {
+        let _ = tell.send(());
+        let _ = may_go.recv_timeout(LONG);
+    });
+    let _stuck = stuck.unwrap();
+    told.recv_timeout(LONG).unwrap();
+    let (note, seen) = channel();
+    let port = join("/a").callback(move |sample| {
+        let _ = note.send(sample.info().seq);
+    });
+    let port = port.unwrap();
+    assert!(port.wait_connected(1, LONG) && publisher.wait_connected(1, LONG));
+    publisher.publish(&[7]).unwrap();
+    let arrived = || port.channels().first().is_some_and(|report| report.samples == 1);
+    assert!(here.wait_until(LONG, arrived), "it waits");
+    drop(port);
+    assert!(there.wait_until(LONG, || publisher.connected() == 0), "its channel is over");
+    let_go.send(()).unwrap();
+    assert!(seen.recv_timeout(LONG).is_err(), "it came to a subscriber that has closed");
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

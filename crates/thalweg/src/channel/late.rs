@@ -7,10 +7,10 @@
 //! historical. So is a live sample that the history had already dropped and overtaken. A history of the last samples of
 //! each instance has holes: samples that newer ones of their instance replaced.
 //!
-//! A channel may end before its history. Live samples that wait then go on waiting on the next channel, whose history brings the rest.
-//! If the history ends first, because the publisher is dead, they follow what came of it. The next channel, if there is one after all,
-//! leaves them out. Samples of a channel that is over may be read when the next one has begun, as datagrams that wait in a socket are:
-//! they join the next one's history, which brings most of them itself.
+//! A channel may end before its history. Samples that wait then wait for the next channel, as long as live ones are held and in the same room,
+//! and go on waiting there for the rest of the history. If none takes them over in this time, because the publisher is dead, they follow what
+//! came of the history. The next channel, if there is one after all, leaves them out. Samples of a channel that is over may be read when the
+//! next one has begun, as datagrams that wait in a socket are: they join the next one's history, which brings most of them itself.
 
 mod latecomer;
 
@@ -60,6 +60,8 @@ pub(crate) struct LateJoin<T> {
     holes: VecDeque<(u64, u64)>,
     /// The channel ended before its history.
     given_up: bool,
+    /// The end of the wait for a next channel, and the last sample to which it applies: those that waited for this channel already.
+    patience: Option<(u64, u64)>,
     /// Samples that were delivered and may be brought again: those that waited, those after the end of a channel, and those that the history
     /// had not come to.
     ahead: BTreeSet<u64>,
@@ -85,8 +87,8 @@ impl<T> LateJoin<T> {
     /// The start, before any sample. Samples up to `after` were delivered on an earlier channel.
     pub(crate) fn new(after: u64, hold: Hold) -> Self {
         let (stage, held, holes) = (Stage::Holding(None), VecDeque::new(), VecDeque::new());
-        let (given, given_up, ahead, first) = (None, false, BTreeSet::new(), None);
-        Self { hold, stage, held, bytes: 0, after, given, holes, given_up, ahead, first }
+        let (given, given_up, patience, ahead, first) = (None, false, None, BTreeSet::new(), None);
+        Self { hold, stage, held, bytes: 0, after, given, holes, given_up, patience, ahead, first }
     }
 
     /// The same, with live samples that wait already, and their bytes.
@@ -213,13 +215,15 @@ impl<T> LateJoin<T> {
     /// The history is over, or does not come. Returns the first and the last number that may be missing because it broke off with its
     /// channel.
     pub(crate) fn end(&mut self) -> Option<(u64, u64)> {
-        let missing =
-            self.held.front().map(|(first, ..)| (self.last_given().saturating_add(1), first.saturating_sub(1)));
-        let broke_off = self.given_up && matches!(self.stage, Stage::Holding(_));
+        let broke_off = self.given_up && matches!(self.stage, Stage::Holding(_) | Stage::Live);
         if !matches!(self.stage, Stage::Over | Stage::HandedOver) {
             self.stage = Stage::Ended;
         }
-        missing.filter(|(first, last)| broke_off && first <= last)
+        let missing = self.last_given().saturating_add(1);
+        let ahead = self.ahead.range(missing..).next().copied();
+        let held = self.held.front().map(|(seq, ..)| *seq);
+        let beyond = ahead.into_iter().chain(held).min().map(|seq| (missing, seq.saturating_sub(1)));
+        beyond.filter(|(first, last)| broke_off && first <= last)
     }
 
     /// More of the history may come.
@@ -227,14 +231,33 @@ impl<T> LateJoin<T> {
         !self.given_up && matches!(self.stage, Stage::Holding(_) | Stage::Live)
     }
 
-    /// The channel ended, and another one is to get the rest. Returns the last sample up to which all were delivered. `None`: no
-    /// sample waits, and all that came were delivered.
-    pub(crate) fn give_up(&mut self) -> Option<u64> {
-        if self.given_up || !matches!(self.stage, Stage::Holding(_)) {
-            return None;
+    /// The channel ended, and another one is to get the rest: from now on samples wait for it. Returns the last sample up to which all were
+    /// delivered, also if this is called again. `None`: no sample waits, and all that came were delivered.
+    pub(crate) fn give_up(&mut self, now: u64) -> Option<u64> {
+        if matches!(self.stage, Stage::Holding(_)) && !self.given_up {
+            let had_begun = self.patience.filter(|(_, last)| self.last_given() < *last);
+            let until = had_begun.map_or(now.saturating_add(self.hold.ns), |(until, _)| until);
+            (self.given_up, self.stage) = (true, Stage::Holding(Some(until)));
         }
-        self.given_up = true;
-        Some(self.last_given())
+        (self.given_up && self.stage != Stage::HandedOver).then(|| self.last_given())
+    }
+
+    /// The end of the wait for the next channel; `None`: nothing waits for one.
+    pub(crate) fn waits_until(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Holding(until) if self.given_up => until,
+            _ => None,
+        }
+    }
+
+    /// No channel will follow: a wait for one is over, and none begins. `true`: there was one.
+    pub(crate) fn nobody_follows(&mut self) -> bool {
+        self.patience = Some((0, u64::MAX));
+        let waited = self.waits_until().is_some();
+        if waited {
+            self.stage = Stage::Holding(Some(0));
+        }
+        waited
     }
 
     /// The last sample of the history, or of an earlier channel.
@@ -245,6 +268,7 @@ impl<T> LateJoin<T> {
     /// The junction of the next channel, which delivers what follows sample `after`.
     pub(crate) fn next(&mut self, after: u64) -> Self {
         let mut next = Self::new(after.max(self.after), self.hold);
+        next.patience = self.waits_until().zip(self.held.back().map(|(seq, ..)| *seq));
         next.held = std::mem::take(&mut self.held);
         next.bytes = std::mem::take(&mut self.bytes);
         next.ahead = self.ahead.split_off(&next.after.saturating_add(1));

@@ -184,9 +184,12 @@ impl Control {
         histories.admit(publisher, &wanted.publisher, &clock);
     }
 
-    /// Samples of a channel wait for its history, where the subscriber gets samples that were published before the channel opened.
+    /// Samples of a channel wait for its history, where the subscriber gets samples that were published before the channel opened, and behind
+    /// those that still wait for this channel.
     pub(super) fn joins_late(&mut self, pair: Pair, channel: &Channel) -> Option<Arc<Latecomer>> {
-        let wanted = self.matching.get(&pair).filter(|wanted| has_history(wanted, channel))?;
+        let unfinished = self.ends.get(&pair).and_then(|end| end.unfinished.as_ref());
+        let goes_on = unfinished.is_some_and(|its| its.incarnation == channel.incarnation);
+        let wanted = self.matching.get(&pair).filter(|wanted| goes_on || has_history(wanted, channel))?;
         let before = wanted.delivered.filter(|(incarnation, _)| *incarnation == channel.incarnation);
         // A subscriber of a hosted stream fetches its history itself. Only samples that an outage left out are passed on.
         if before.is_none() && self.is_hosted_port(pair.1.port) {
@@ -205,7 +208,7 @@ impl Control {
         let make = |last: u64| Arc::new(Latecomer::new(after.max(last), channel.account.clone()));
         let Some(end) = self.ends.get_mut(&pair) else { return make(0) };
         let incarnation = channel.incarnation;
-        if let Some(its) = end.unfinished.take().filter(|its| its.incarnation == incarnation)
+        if let Some(its) = end.unfinished.take_if(|its| its.incarnation == incarnation)
             && let Some(next) = its.gate.next_history(after, channel.account.clone())
         {
             return its.gate.followed_by(|| 0, |_| next);
@@ -251,7 +254,11 @@ impl Control {
         }
         if self.matching.is_wanted(&pair) {
             self.matching.opened(pair, channel.id, Instant::now());
-            self.ends.entry(pair).or_default().open = Some(channel.clone());
+            let end = self.ends.entry(pair).or_default();
+            end.open = Some(channel.clone());
+            if let Some(unfinished) = end.unfinished.take() {
+                self.wait_no_longer(&unfinished); // the channel has taken over nothing
+            }
         }
         self.watch_life(&channel);
         self.matched(&channel);
@@ -273,7 +280,7 @@ impl Control {
             return; // an older channel; the present one continues
         }
         channel.gate.ended();
-        let history = channel.gate.give_up_history();
+        let history = channel.gate.give_up_history(linux::clock::monotonic_ns());
         let last = history.unwrap_or_else(|| came_by(channel));
         let delivered = (last > 0).then_some((channel.incarnation, last));
         self.matching.ended(pair, channel.id, delivered, Instant::now());
@@ -293,7 +300,20 @@ impl Control {
         let actions = self.ask_matching(|matching, known| matching.after_end(pair, known, now));
         self.act(actions);
         if !self.matching.is_wanted(&pair) {
-            self.ends.remove(&pair);
+            self.forget_end(&pair);
+        }
+    }
+
+    /// Forgets a pair's channels. No other one follows them.
+    fn forget_end(&mut self, pair: &Pair) {
+        let Some(SubscriberEnd { open, unfinished, .. }) = self.ends.remove(pair) else { return };
+        open.iter().chain(&unfinished).for_each(|channel| self.wait_no_longer(channel));
+    }
+
+    /// No channel takes over what waits at this one, or will wait there: it follows at once.
+    fn wait_no_longer(&self, channel: &Channel) {
+        if channel.gate.nobody_follows() {
+            self.state.fetches.look();
         }
     }
 
@@ -340,7 +360,7 @@ impl Control {
     pub(super) fn drop_wanted(&mut self, pair: Pair, why: &str) {
         self.give_up_move(pair);
         let open = self.open_channel(&pair).cloned();
-        self.ends.remove(&pair);
+        self.forget_end(&pair);
         if self.matching.forget(pair).is_none() {
             return;
         }

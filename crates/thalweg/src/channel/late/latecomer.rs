@@ -112,8 +112,18 @@ impl Latecomer {
     }
 
     /// The channel ended: as [`LateJoin::give_up`]. A sample of the history that is being delivered counts.
-    pub(crate) fn give_up(&self) -> Option<u64> {
-        self.join.lock().give_up()
+    pub(crate) fn give_up(&self, now: u64) -> Option<u64> {
+        self.join.lock().give_up(now)
+    }
+
+    /// The end of the wait for the next channel: as [`LateJoin::waits_until`].
+    pub(crate) fn waits_until(&self) -> Option<u64> {
+        self.join.lock().waits_until()
+    }
+
+    /// No channel will follow: as [`LateJoin::nobody_follows`].
+    pub(crate) fn nobody_follows(&self) -> bool {
+        self.join.lock().nobody_follows()
     }
 
     /// The junction of the next channel after one that was [given up](Self::give_up): as [`LateJoin::next`].
@@ -140,5 +150,5 @@ impl Latecomer {
     }
 }
 
-/// The limits of live samples that wait for the history.
+/// The limits of live samples that wait for the history, or for the next channel.
 const HOLD: Hold = Hold { ns: 1_000_000_000, samples: 1024, bytes: 4 << 20 };

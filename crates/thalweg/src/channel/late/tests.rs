@@ -1,5 +1,7 @@
 //! Both streams in any interleaving, and channels that end before their history.
 
+mod next_channel;
+
 use super::*;
 use proptest::prelude::*;
 use std::ops::RangeInclusive;
@@ -118,7 +120,7 @@ fn given_up() -> LateJoin<u64> {
     let mut late = LateJoin::new(3, HOLD);
     assert_eq!([20, 21].map(|seq| late.live(seq, 10, 0, || seq)), [Verdict::Hold; 2]);
     assert_eq!((late.history(4), late.history(5), late.is_under_way()), (Some(false), Some(false), true));
-    assert_eq!((late.give_up(), late.is_under_way(), late.give_up()), (Some(5), false, None));
+    assert_eq!((late.give_up(0), late.is_under_way(), late.give_up(50)), (Some(5), false, Some(5)));
     assert_eq!((late.history(6), released(&mut late)), (None, vec![]), "the rest is the next channel's");
     late
 }
@@ -134,14 +136,14 @@ fn samples_that_wait_as_the_publisher_dies_follow_what_came_of_the_history() {
 #[test]
 fn no_gap_is_told_of_a_history_that_came_up_to_the_waiting_samples() {
     let mut late = LateJoin::new(3, HOLD);
-    assert_eq!((late.live(5, 10, 0, || 5), late.history(4), late.give_up()), (Verdict::Hold, Some(false), Some(4)));
+    assert_eq!((late.live(5, 10, 0, || 5), late.history(4), late.give_up(0)), (Verdict::Hold, Some(false), Some(4)));
     assert_eq!((late.end(), released(&mut late)), (None, vec![5]));
     let mut in_order = LateJoin::new(3, HOLD);
     assert_eq!(
         (in_order.live(9, 10, 0, || 9), in_order.end(), released(&mut in_order)),
         (Verdict::Hold, None, vec![9])
     );
-    assert_eq!(in_order.give_up(), None, "its history was over");
+    assert_eq!(in_order.give_up(0), None, "its history was over");
 }
 
 #[test]
@@ -172,14 +174,14 @@ fn a_sample_that_waits_no_longer_leaves_its_room_to_others() {
     let hold = |late: &mut LateJoin<u64>, seq| late.live(seq, HOLD.bytes, 0, || seq);
     assert_eq!((hold(&mut late, 2), late.history(2), hold(&mut late, 4)), (Verdict::Hold, Some(false), Verdict::Hold));
     assert_eq!((late.history(5), released(&mut late), hold(&mut late, 7)), (Some(false), vec![4], Verdict::Hold));
-    assert_eq!((late.give_up(), late.end(), released(&mut late)), (Some(5), Some((6, 6)), vec![7]));
+    assert_eq!((late.give_up(0), late.end(), released(&mut late)), (Some(5), Some((6, 6)), vec![7]));
     assert_eq!(hold(&mut late.next(5), 8), Verdict::Hold);
 }
 
 #[test]
 fn the_samples_that_are_left_out_are_bounded() {
     let mut late = LateJoin::new(0, HOLD);
-    assert_eq!((late.live(2, 10, 0, || 2), late.give_up()), (Verdict::Hold, Some(0)));
+    assert_eq!((late.live(2, 10, 0, || 2), late.give_up(0)), (Verdict::Hold, Some(0)));
     late.end();
     assert_eq!(released(&mut late), [2]);
     let most = MOST_AHEAD as u64;
@@ -205,7 +207,7 @@ proptest! {
             got.extend(released(&mut late).into_iter().map(|seq| (seq, false)));
             got.extend(marked.map(|marked| (seq, marked)));
         }
-        let last = late.give_up().unwrap();
+        let last = late.give_up(0).unwrap();
         if follow_at_once {
             late.end();
             got.extend(released(&mut late).into_iter().map(|seq| (seq, false)));

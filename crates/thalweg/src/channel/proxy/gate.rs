@@ -198,8 +198,13 @@ impl Gate {
     }
 
     /// The channel ended before its history had come. Returns the last delivered sample. `None`: no part of the history is missing.
-    pub(crate) fn give_up_history(&self) -> Option<u64> {
-        self.late.lock().as_ref()?.give_up()
+    pub(crate) fn give_up_history(&self, now_ns: u64) -> Option<u64> {
+        self.late.lock().as_ref()?.give_up(now_ns)
+    }
+
+    /// No channel will follow this one, or the one that does takes over nothing. `true`: samples have waited for it, and are due.
+    pub(crate) fn nobody_follows(&self) -> bool {
+        self.late.lock().as_ref().is_some_and(|late| late.nobody_follows())
     }
 
     /// The junction for the channel after this one, whose history was given up.

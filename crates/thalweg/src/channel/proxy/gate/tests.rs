@@ -196,7 +196,7 @@ fn a_channel_may_end_while_a_sample_of_its_history_is_in_the_callback() {
         scope.spawn(|| fetch(&late, 1));
         told.recv_timeout(LONG).unwrap();
         gate.ended();
-        assert_eq!(gate.give_up_history(), Some(2));
+        assert_eq!(gate.give_up_history(info(5).received_ns), Some(2));
         let next = gate.next_history(2, given.account.clone()).unwrap();
         let_go.send(()).unwrap();
         given.comes_by(&gate, 6); // as one that has waited for the callback
