@@ -254,7 +254,8 @@ fn each_is_killed(carrier: &str) {
     kill(publisher);
     let again = publish();
     subscriber.listen();
-    // The relay has all samples of the first start that left its host: the subscriber has them, too.
+    // The relay has all samples of the first start that left its host: the subscriber has them, too. A publisher offers
+    // a sample to one channel after the other, and may be killed between two: of the last sample one may have nothing.
     let kept = row.look("pull /cam --since 3600s --at /gate/keeps/cam --json");
     let first_start = subscriber.given.keys().next().unwrap().clone();
     let spans = subscriber.end();
@@ -262,7 +263,8 @@ fn each_is_killed(carrier: &str) {
         kept.lines.iter().map(|line| read(line)).filter(|s| s["id"].as_str().unwrap().starts_with(&first_start));
     let last = of_first.next_back().and_then(|sample| sample["seq"].as_u64());
     let last = last.unwrap_or_else(|| panic!("{}", kept.errors));
-    assert_eq!((spans.len(), spans[0].1), (2, last), "{carrier}: {spans:?}");
+    let reached = spans[0].1;
+    assert!(spans.len() == 2 && reached.abs_diff(last) <= 1, "{carrier}: {spans:?}, and the relay has up to {last}");
     // The subscriber: the next one gets all of this start, from its first sample on.
     let mut subscriber = Listener::new(subscribe());
     subscriber.listen();
@@ -274,7 +276,7 @@ fn each_is_killed(carrier: &str) {
     assert_eq!((there.len(), there[0].0), (1, 1), "{carrier}: {there:?}");
     println!(
         "FIGURE hosts: {carrier}: relay, publisher, subscriber killed in turn: 0 of {} lost, 0 twice",
-        last + there[0].1
+        reached + there[0].1
     );
     drop((again, gate));
 }
