@@ -158,7 +158,7 @@ fn serve(mut participant: Participant, engine: Box<dyn Engine>, rules: Rules, ab
         }
         participant.tell_events();
         let status = bridge.status();
-        let routes = (status.standby_for, status.publishers, status.out, status.into);
+        let routes = (status.standby_for, status.publishers, status.out, status.into, status.left_out);
         if told.replace(routes) != Some(routes) {
             output.result(&document(&status), || text(&status))?;
         }
@@ -178,17 +178,18 @@ fn document(status: &Status) -> Value {
     let standby_for = status.standby_for.map(|node| node.to_string());
     json!({
         "standby_for": standby_for, "publishers": status.publishers, "out": status.out, "in": status.into, "sent": status.sent,
-        "came": status.came,
+        "came": status.came, "left_out": status.left_out,
     })
 }
 
 fn text(status: &Status) -> String {
-    let Status { standby_for, publishers, out, into, sent, came } = status;
+    let Status { standby_for, publishers, out, into, left_out, sent, came } = status;
     match standby_for {
         Some(node) => format!("on standby: the bridge of node {node} carries the samples"),
         None => {
+            let left_out = if *left_out > 0 { format!(", left out: {left_out}") } else { String::new() };
             format!(
-                "our publishers there: {publishers}, topics out: {out}, in: {into}; samples out: {sent}, in: {came}"
+                "our publishers there: {publishers}, topics out: {out}, in: {into}{left_out}; samples out: {sent}, in: {came}"
             )
         }
     }

@@ -195,7 +195,18 @@ fn memory_text(nodes: &[NodeMemory], channels: &[Channel]) -> String {
             rows.push(row(what, held.bytes, held.most, held.over_bytes + held.over_memory));
         }
     }
-    table(&[("memory", '<'), ("held", '>'), ("at most", '>'), ("refused", '>')], &rows)
+    let held = table(&[("memory", '<'), ("held", '>'), ("at most", '>'), ("refused", '>')], &rows);
+    nodes.iter().filter_map(left_out_text).fold(held, |text, line| format!("{text}\n\n{line}"))
+}
+
+/// Ends of another system that a bridge has no ports for.
+fn left_out_text(NodeMemory { node, report }: &NodeMemory) -> Option<String> {
+    let count = report.documents.left_out;
+    (count > 0).then(|| {
+        format!(
+            "left out     {count} ends of another system, which have no port at {node}: its program says why on stderr"
+        )
+    })
 }
 
 fn port_text(info: &PortInfo) -> String {

@@ -131,6 +131,7 @@ impl Bridge {
             (self.due, self.rest) = (false, Instant::now() + began.elapsed());
         }
         notices.extend(self.look());
+        self.node.note_left_out(self.left_out() as u64);
         if self.told.len() + notices.len() > MOST_TOLD {
             self.told.clear(); // rather told twice than never
         }
@@ -161,10 +162,17 @@ impl Bridge {
             standby_for: self.carrier.filter(|carrier| *carrier != self.node.id()),
             publishers: self.outlets.values().map(Outlet::publishers).sum(),
             out: self.outlets.values().filter(|outlet| outlet.is_open()).count(),
-            into: self.inlets.len(),
+            into: self.inlets.values().filter(|inlet| inlet.comes()).count(),
+            left_out: self.left_out(),
             sent: self.before.0 + self.outlets.values().map(Outlet::sent).sum::<u64>(),
             came: self.before.1 + self.inlets.values().map(Inlet::came).sum::<u64>(),
         }
+    }
+
+    /// What has no port here.
+    fn left_out(&self) -> usize {
+        let (out, into) = (self.outlets.values().filter(|outlet| outlet.is_left_out()), self.inlets.values());
+        out.count() + into.map(Inlet::left_out).sum::<usize>() + self.demands.left_out()
     }
 
     /// `true` while the engine knows that nobody is connected to it.
@@ -274,12 +282,9 @@ impl Bridge {
         });
         let mut notices = Vec::new();
         for (key, route) in routes {
-            let adjusted = match self.inlets.get_mut(&key) {
-                Some(inlet) => inlet.adjust(&route, &self.around),
-                None => Inlet::open(&self.node, &*self.engine, &route, &self.around)
-                    .map(|inlet| drop(self.inlets.insert(key, inlet))),
-            };
-            if let Err(error) = adjusted {
+            let begin = || Inlet::new(&self.node, &*self.engine, &route, &self.around);
+            let inlet = self.inlets.entry(key).or_insert_with(begin);
+            if let Err(error) = inlet.adjust(&route, &self.around) {
                 notices.push(Notice::NotCarried(format!("{}: {error}", route.topic)));
                 self.again = Some(Instant::now() + AGAIN);
             }

@@ -3,6 +3,7 @@
 #![cfg_attr(not(any(feature = "zenoh", feature = "zeromq")), allow(dead_code))] // what tests of other engines share
 
 mod conformance;
+mod crowded;
 mod manual;
 mod program;
 mod running;

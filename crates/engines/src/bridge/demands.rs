@@ -49,23 +49,33 @@ pub(super) fn demands(place: &Place, rules: &Rules, ends: Option<&[Endpoint]>) -
 
 /// The ports that ask.
 #[derive(Default)]
-pub(super) struct Demands(BTreeMap<InKey, Subscriber<Untyped>>);
+pub(super) struct Demands {
+    ports: BTreeMap<InKey, Subscriber<Untyped>>,
+    /// What could not be asked for.
+    left_out: usize,
+}
 
 impl Demands {
     /// Asks for these, and for nothing else any more. Those that could not be asked for are given with the reason.
     pub(super) fn follow(&mut self, node: &Node, place: &Place, rules: &Rules, wanted: Wanted) -> Vec<(String, Error)> {
-        self.0.retain(|key, _| wanted.contains_key(key));
+        self.ports.retain(|key, _| wanted.contains_key(key));
         let mut failed = Vec::new();
         for (key, message) in wanted {
-            if self.0.contains_key(&key) {
+            if self.ports.contains_key(&key) {
                 continue;
             }
             match self.open(node, place, rules, &key.0, message) {
-                Ok(port) => drop(self.0.insert(key, port)),
+                Ok(port) => drop(self.ports.insert(key, port)),
                 Err(error) => failed.push((key.0, error)),
             }
         }
+        self.left_out = failed.len();
         failed
+    }
+
+    /// Topics that could not be asked for.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
     }
 
     fn open(
@@ -76,7 +86,7 @@ impl Demands {
         topic: &str,
         message: TypeDescription,
     ) -> Result<Subscriber<Untyped>> {
-        if self.0.len() >= MOST {
+        if self.ports.len() >= MOST {
             return Err(Error::Engine(format!("more than {MOST} topics are asked for: name fewer with transit")));
         }
         let builder = node.subscriber::<Untyped>(topic).qos(asked(rules, topic)).described(message);

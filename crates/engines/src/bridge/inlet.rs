@@ -51,23 +51,41 @@ pub(super) struct Inlet {
     topics: Arc<Mutex<Topics>>,
     known: Known,
     subscriber: Option<Box<dyn Subscriber>>,
+    /// Publishers in the engine that have none here.
+    left_out: usize,
 }
 
 impl Inlet {
-    pub(super) fn open(node: &Node, engine: &dyn Engine, route: &In, around: &Around) -> Result<Self> {
+    /// An inlet without publishers: [`Self::adjust`] opens them.
+    pub(super) fn new(node: &Node, engine: &dyn Engine, route: &In, around: &Around) -> Self {
         let topics = Arc::new(Mutex::new(Topics::new(node.clone(), engine, route.clone(), around)));
-        let mut inlet = Self { route: route.clone(), topics, known: around.known.clone(), subscriber: None };
-        inlet.adjust(route, around)?;
-        Ok(inlet)
+        Self { route: route.clone(), topics, known: around.known.clone(), subscriber: None, left_out: 0 }
     }
 
     /// Follows the publishers in the engine, the subscribers here, and the routes beside it.
+    ///
+    /// # Errors
+    /// The reason why one did not open. Those that did have their samples carried.
     pub(super) fn adjust(&mut self, route: &In, around: &Around) -> Result<()> {
-        // Publishers that close wait for what they have to send: not with the lock.
-        let closed = lock(&self.topics).adjust(route, &around.documents, Instant::now())?;
-        in_background(closed);
+        let (closed, opened) = {
+            let mut topics = lock(&self.topics);
+            let adjusted = topics.adjust(route, &around.documents, Instant::now());
+            self.left_out = topics.left_out();
+            adjusted
+        };
+        in_background(closed); // publishers that close wait for what they have to send: not with the lock
         self.route.follow(route);
-        Ok(())
+        opened
+    }
+
+    /// Publishers in the engine that have none here.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// `true` unless all its publishers are left out.
+    pub(super) fn comes(&self) -> bool {
+        self.left_out == 0 || lock(&self.topics).has_lines()
     }
 
     /// The topic of the questions, if this one is of answers.

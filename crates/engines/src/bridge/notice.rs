@@ -15,6 +15,9 @@ pub struct Status {
     pub out: usize,
     /// Topics, or patterns, that come in.
     pub into: usize,
+    /// Ends there, and topics here, that have no port in the node's document and are not carried: it has no room for more, or there are more
+    /// than a route has.
+    pub left_out: usize,
     /// Samples that have left.
     pub sent: u64,
     /// Samples that have come.

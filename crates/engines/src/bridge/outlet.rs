@@ -33,6 +33,8 @@ pub(super) struct Outlet {
     subscriber: Option<Subscriber<Untyped>>,
     /// The request of the open subscriber.
     request: Option<Qos>,
+    /// The subscriber is wanted and did not open.
+    left_out: bool,
 }
 
 /// The publishers of a topic in the engine, by those of Thalweg.
@@ -51,7 +53,7 @@ struct Lines {
 
 impl Outlet {
     pub(super) fn new() -> Self {
-        Self { lines: Arc::default(), subscriber: None, request: None }
+        Self { lines: Arc::default(), subscriber: None, request: None, left_out: false }
     }
 
     /// Opens publishers of the engine until there is one for each route. Those whose publisher here is gone leave, and those that are not to be
@@ -102,6 +104,7 @@ impl Outlet {
         let wanted = lines.iter().any(|line| line.is_wanted() || keeps(&line.route.qos) || answers(&line.route));
         let first = lines.first().filter(|_| wanted);
         let request = first.map(|first| request(&first.route.qos, lines.iter().map(|line| &line.route.qos)));
+        self.left_out = false;
         if serves(&self.request, &request) {
             return Ok(());
         }
@@ -116,8 +119,14 @@ impl Outlet {
                 lines.take(sample.info(), &sample);
             }
         });
-        self.subscriber = Some(opened.inspect_err(|_| self.request = None)?);
+        let refused = |_: &thalweg::Error| (self.request, self.left_out) = (None, true);
+        self.subscriber = Some(opened.inspect_err(refused)?);
         Ok(())
+    }
+
+    /// `true` if its samples do not leave although they are wanted: the subscriber did not open.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.left_out
     }
 
     /// Gives each publisher in the engine the class that an administrator has set for the channel to the bridge (`thalweg set`), else that of

@@ -7,6 +7,7 @@ use super::rules::Rules;
 use crate::engine::Engine;
 use std::collections::HashSet;
 use thalweg::PortRef;
+use thalweg::control::matching::LONGEST_NAME;
 use thalweg::control::{Foreign, MOST_PASSED, NodeId, PortInfo};
 
 /// The engine of a bridge, and the name of its network if it has one.
@@ -29,9 +30,10 @@ impl Place {
         Self { name: place.end(String::new()).place(), ..place }
     }
 
-    /// The end of this name there.
+    /// The end of this name there, as far as documents have room for names: anybody may state one.
     pub(super) fn end(&self, name: String) -> Foreign {
-        Foreign { engine: self.engine.clone(), name, network: self.network.clone(), ..Foreign::default() }
+        let (engine, network) = (self.engine.clone(), self.network.clone());
+        Foreign { engine, name: shown(name), network, ..Foreign::default() }
     }
 
     /// `true` if it is joined with other networks of its engine.
@@ -52,6 +54,18 @@ impl Place {
             None => *place == self.name,
         })
     }
+}
+
+/// A name without what documents refuse: control characters, and more than [`LONGEST_NAME`] bytes.
+fn shown(name: String) -> String {
+    if name.len() <= LONGEST_NAME && !name.contains(char::is_control) {
+        return name;
+    }
+    let mut shown: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    while shown.len() > LONGEST_NAME {
+        shown.pop();
+    }
+    shown
 }
 
 /// The way of a publisher's samples when they leave this realm; `None` if it is longer than ways may be.
@@ -100,6 +114,15 @@ mod tests {
         assert!(
             left.leads_back(&out, &HashSet::from([NodeId(7)])) && !left.leads_back(&out, &HashSet::from([NodeId(8)]))
         );
+    }
+
+    #[test]
+    fn a_forged_name_is_shown_as_far_as_documents_take_it() {
+        let shown = |name: &str| Place::named("dds", "").end(name.to_owned()).name;
+        assert_eq!(shown("/talker /chatter"), "/talker /chatter");
+        assert_eq!(shown("a\u{1b}[2J\n"), "a?[2J?");
+        assert_eq!(shown(&"ä".repeat(LONGEST_NAME)), "ä".repeat(LONGEST_NAME / 2), "whole characters");
+        assert_eq!(shown(&"n".repeat(1 << 20)).len(), LONGEST_NAME);
     }
 
     #[test]

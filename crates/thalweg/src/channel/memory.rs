@@ -254,6 +254,9 @@ pub struct DocumentMemory {
     pub limit: u64,
     /// Number of documents refused: for their bytes, or for one more node or port.
     pub refused: u64,
+    /// Of a bridge's node: ends of the other system that have no port in its own document, such as those beyond its size.
+    #[serde(default)]
+    pub left_out: u64,
 }
 
 /// Memory for the samples that the ports of a node keep for pulls and late joiners.

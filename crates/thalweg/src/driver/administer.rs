@@ -24,7 +24,8 @@ impl NodeState {
     pub(crate) fn memory_report(&self) -> admin::MemoryReport {
         let directory = self.directory();
         let (used, limit) = (directory.weight() as u64, limits::MOST_BYTES as u64);
-        let documents = admin::DocumentMemory { used, limit, refused: directory.turned_away() };
+        let (refused, left_out) = (directory.turned_away(), self.left_out());
+        let documents = admin::DocumentMemory { used, limit, refused, left_out };
         drop(directory);
         admin::MemoryReport { documents, ..self.memory.report() }
     }

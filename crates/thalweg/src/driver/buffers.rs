@@ -249,10 +249,10 @@ impl Control {
     pub(super) fn begin_buffer(&mut self, key: Buffered, limits: PullBuffer) {
         let number = self.state.next_port();
         let name = format!("/{}/keeps{}", self.state.settings.name, number.0);
-        if let Err(why) = self.state.reserve_name(&name) {
+        let info = keeper(&key, name, limits);
+        if let Err(why) = self.state.reserve(&info) {
             return self.keep_not(&key.0, None, why.to_string());
         }
-        let info = keeper(&key, name, limits);
         let (events, memory) = (self.state.events.clone(), self.state.memory.clone());
         let subscriber_port =
             Arc::new(SubscriberPort::new(info.clone(), Sink::callback(|_| {}), false, false, events, &memory));

@@ -192,8 +192,8 @@ impl Control {
         };
         let number = self.state.next_port();
         let name = format!("/{}/proxy{}", self.state.settings.name, number.0);
-        self.state.reserve_name(&name).map_err(|why| refused(why.to_string()))?;
         let info = upstream(&offered, name.clone(), picture);
+        self.state.reserve(&info).map_err(|why| refused(why.to_string()))?;
         let publisher_port =
             Arc::new(PublisherPort::<Untyped>::new(offered.clone(), publisher, source.incarnation, None));
         let (forward, events, memory) = (publisher_port.clone(), self.state.events.clone(), self.state.memory.clone());

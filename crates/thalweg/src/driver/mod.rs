@@ -35,6 +35,7 @@ mod keep;
 mod matching;
 mod moves;
 mod news;
+mod own_ports;
 mod peering;
 mod permit;
 mod policies;

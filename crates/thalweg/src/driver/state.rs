@@ -4,6 +4,7 @@ use super::commands::Administration;
 use super::control::Command;
 use super::matching::Pair;
 use super::news::Mailbox;
+use super::own_ports::OwnPorts;
 use super::start::SETTLE;
 use super::{Fetches, Questions, Readers};
 use crate::carrier::{self, Carrier};
@@ -11,11 +12,10 @@ use crate::channel::flow::Sending;
 use crate::channel::memory::Memory;
 use crate::channel::{FlowNews, Senders};
 use crate::control::directory::{Directory, Surroundings};
-use crate::control::limits::MOST_PORTS;
 use crate::control::links::Settlement;
 use crate::control::local::Users;
 use crate::control::local::shares::{Shares, of_name};
-use crate::control::{Direction, Document, NodeId, PortId};
+use crate::control::{Direction, Document, NodeId, PortId, PortInfo};
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::port::{AnyPublisher, AnySubscriber};
@@ -25,7 +25,7 @@ use qos::Place;
 use qos::priority::PrioritySettings;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -54,7 +54,9 @@ pub(crate) struct NodeState {
     subscriber_ports: Mutex<BTreeMap<PortId, Arc<dyn AnySubscriber>>>,
     /// The priority that each port asks for all its channels.
     priorities: Mutex<BTreeMap<PortId, PrioritySettings>>,
-    names: Mutex<Vec<String>>,
+    own_ports: Mutex<OwnPorts>,
+    /// Ends of another system that have no port here, of a bridge's node.
+    left_out: AtomicU64,
     /// Properties and readers that users set at ports for administration.
     administration: Mutex<BTreeMap<PortId, Administration>>,
     commands: mpsc::Sender<Command>,
@@ -117,7 +119,8 @@ impl NodeState {
             publisher_ports: Mutex::default(),
             priorities: Mutex::default(),
             subscriber_ports: Mutex::default(),
-            names: Mutex::default(),
+            own_ports: Mutex::default(),
+            left_out: AtomicU64::new(0),
             administration: Mutex::default(),
             commands,
             settlement: OnceLock::new(),
@@ -186,7 +189,7 @@ impl NodeState {
         let publisher_port = locked(&self.publisher_ports).remove(&port);
         self.command(Command::PortRemoved(port));
         if let Some((publisher_port, _)) = publisher_port {
-            self.release_name(&publisher_port.info().name);
+            self.release(&publisher_port.info().name);
         }
     }
     pub(crate) fn publisher_port(&self, port: PortId) -> Option<(Arc<dyn AnyPublisher>, Sending)> {
@@ -216,7 +219,7 @@ impl NodeState {
         let subscriber_port = locked(&self.subscriber_ports).remove(&port);
         before();
         if let Some(subscriber_port) = subscriber_port {
-            self.release_name(&subscriber_port.info().name);
+            self.release(&subscriber_port.info().name);
         }
     }
     pub(crate) fn subscriber_port(&self, port: PortId) -> Option<Arc<dyn AnySubscriber>> {
@@ -254,18 +257,15 @@ impl NodeState {
         format!("/{}/{topic}/{role}{}", self.settings.name, port.0)
     }
 
-    /// Takes a port name for this node, unless another port has it, or the node has as many ports as its peers take: they would refuse all
-    /// of them with one more.
-    pub(crate) fn reserve_name(&self, name: &str) -> Result<()> {
+    /// Takes a port's name and its room in the document for this node, unless another port has the name, or the node's ports are as many,
+    /// or as large, as its peers take: they would refuse all of them with one more.
+    pub(crate) fn reserve(&self, port: &PortInfo) -> Result<()> {
+        let name = &port.name;
         self.meet(Shares::default().with(of_name(name)));
-        let mut names = locked(&self.names);
-        if names.len() >= MOST_PORTS {
-            return Err(Error::Usage(format!(
-                "{name}: a node has at most {MOST_PORTS} ports, and this one has as many"
-            )));
-        }
+        let mut own_ports = locked(&self.own_ports);
+        let room = own_ports.room_for(port)?;
         let own = || format!("node {} (process {}), this node", self.settings.name, std::process::id());
-        if names.iter().any(|n| n == name) {
+        if own_ports.has(name) {
             return Err(Error::NameTaken { name: name.to_owned(), holder: own() });
         }
         let directory = self.directory();
@@ -277,12 +277,21 @@ impl NodeState {
                 holder: holder.unwrap_or_else(|| key.node.to_string()),
             });
         }
-        names.push(name.to_owned());
+        own_ports.add(name, room);
         Ok(())
     }
 
-    fn release_name(&self, name: &str) {
-        locked(&self.names).retain(|n| n != name);
+    /// A port's name and room are free again.
+    fn release(&self, name: &str) {
+        locked(&self.own_ports).remove(name);
+    }
+
+    /// Ends of another system that have no port here.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+    pub(crate) fn set_left_out(&self, ends: u64) {
+        self.left_out.store(ends, Ordering::Relaxed);
     }
 
     /// The carriers that a port may use: those asked for, or all that are built in.

@@ -177,6 +177,12 @@ impl Node {
         self.state().memory_report()
     }
 
+    /// States how many ends of another system have no port here, for want of room or for another reason: `thalweg info` shows the number.
+    /// A bridge states it anew whenever it changes.
+    pub fn note_left_out(&self, ends: u64) {
+        self.state().set_left_out(ends);
+    }
+
     /// All nodes known now, this one included. A node has links to the nodes of its host that share a topic or name with it.
     /// The first call opens links to all the others and waits for them at most 0.2 s.
     pub fn nodes(&self) -> Vec<Document> {
@@ -373,21 +379,19 @@ impl Node {
             }
             None => state.default_port_name(&request.topic, direction, port),
         };
-        state.reserve_name(&name)?;
-        Ok((
-            port,
-            PortInfo {
-                name,
-                direction,
-                topic: request.topic.clone(),
-                message,
-                qos: request.qos.clone(),
-                carriers,
-                answers: request.answers.map(|answers| answers.port),
-                pull: request.pull,
-                foreign: request.foreign.clone(),
-            },
-        ))
+        let info = PortInfo {
+            name,
+            direction,
+            topic: request.topic.clone(),
+            message,
+            qos: request.qos.clone(),
+            carriers,
+            answers: request.answers.map(|answers| answers.port),
+            pull: request.pull,
+            foreign: request.foreign.clone(),
+        };
+        state.reserve(&info)?;
+        Ok((port, info))
     }
 
     /// Leaves out the source of a type where those of all ports become so long that peers would refuse the node's document.

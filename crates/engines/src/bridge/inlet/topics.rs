@@ -67,13 +67,13 @@ impl Topics {
     }
 
     /// Opens publishers until there is one for each source; without sources, one for a topic that is known. Those that have none any more, or
-    /// whose topic has a route of its own, are given back.
+    /// whose topic has a route of its own, are given back, with the reason if one did not open.
     pub(super) fn adjust(
         &mut self,
         route: &In,
         documents: &Arc<Vec<Document>>,
         now: Instant,
-    ) -> Result<Vec<Publisher<Untyped>>, Error> {
+    ) -> (Vec<Publisher<Untyped>>, Result<(), Error>) {
         self.documents = documents.clone();
         self.route.follow(route);
         let mut closed = Vec::new();
@@ -92,6 +92,11 @@ impl Topics {
         self.open.retain(|_, lines| lines.as_ref().is_some_and(|lines| !lines.is_empty()));
         self.lines -= closed.len();
         self.aliases.retain(|_, number| route.sources.contains_key(number));
+        (closed, self.open_lines(route, now))
+    }
+
+    /// Opens the lines that are missing, up to the first that does not open: what is in its way is in the way of the next ones, too.
+    fn open_lines(&mut self, route: &In, now: Instant) -> Result<(), Error> {
         let there = self.route.there.clone();
         for number in route.sources.keys() {
             self.line(&there, *number, now)?;
@@ -99,7 +104,22 @@ impl Topics {
         if route.sources.is_empty() && !is_pattern(&there) {
             self.line(&there, 0, now)?;
         }
-        Ok(closed)
+        Ok(())
+    }
+
+    /// The sources that have no publisher here; without sources, 1 for a topic that is known and has none.
+    pub(super) fn left_out(&self) -> usize {
+        let (there, sources) = (&self.route.there, &self.route.sources);
+        let lines = self.open.get(there).and_then(Option::as_ref);
+        let is_open = |number: &u128| lines.is_some_and(|lines| lines.contains_key(number));
+        match sources.is_empty() {
+            true => usize::from(!is_pattern(there) && !is_open(&0)),
+            false => sources.keys().filter(|number| !is_open(*number)).count(),
+        }
+    }
+
+    pub(super) fn has_lines(&self) -> bool {
+        self.lines > 0
     }
 
     pub(super) fn close(&mut self) -> Vec<Publisher<Untyped>> {
