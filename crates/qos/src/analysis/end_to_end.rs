@@ -42,7 +42,7 @@ const NEVER: u64 = 1_000_000_000_000_000;
 pub struct Room {
     /// Bytes on the wire.
     pub bytes: u64,
-    /// Packets.
+    /// Packets, as sockets make them: more than those that the times are of, because headers take a part of each.
     pub packets: u64,
 }
 

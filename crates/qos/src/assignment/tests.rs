@@ -244,7 +244,7 @@ fn shares_and_queues_follow_from_what_is_sent() {
     assert_eq!(found.stages.egresses[1].shares, [250_000_000; 4]);
     assert_eq!(
         queue_limit(&found.analysis, there, Class::High).map(|room| (room.bytes, room.packets)),
-        Some((3750, 3))
+        Some((3750, 4))
     );
     assert_eq!(queue_limit(&found.analysis, there, Class::Low).map(|room| room.packets), Some(1));
 }

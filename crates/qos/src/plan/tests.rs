@@ -2,6 +2,7 @@ mod borders;
 mod budgets;
 mod own;
 mod paces;
+mod queues;
 mod settings;
 mod shares;
 

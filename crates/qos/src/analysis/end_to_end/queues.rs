@@ -133,7 +133,7 @@ impl Iteration<'_> {
         for (index, member) in self.queues.of(queue).filter(|(_, member)| member.leaf.is_none()) {
             let Step::Cross { mut packets, passed, .. } = self.stages.stages[*index].step else { continue };
             if passed.is_some() {
-                packets.count = packets.together_work().div_ceil(packets.least_last().max(1)).max(packets.count);
+                packets.sent = packets.together_work().div_ceil(packets.least_last().max(1)).max(packets.sent);
             }
             let bound = &mut bounds[member.class as usize];
             bound.load = bound.load.saturating_add(load(&member.load.arrivals, member.load.work));
@@ -153,7 +153,7 @@ impl Iteration<'_> {
     /// The backlog of a stream: its arrivals during the longest stay of one of them.
     fn room(&self, stage: usize, packets: Packets) -> Option<Room> {
         let samples = self.arrivals(stage, self.transits[stage].first)?.within(self.transits[stage].stay?.time);
-        Some(Room { bytes: samples.saturating_mul(packets.bytes), packets: samples.saturating_mul(packets.count) })
+        Some(Room { bytes: samples.saturating_mul(packets.bytes), packets: samples.saturating_mul(packets.sent) })
     }
 }
 

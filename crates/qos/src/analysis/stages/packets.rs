@@ -2,7 +2,7 @@
 
 use super::super::BILLION;
 use super::super::link::Bucket;
-use crate::system::{Link, NodeKind, Scheduler};
+use crate::system::{Link, NodeKind, OWN_HEADERS, Scheduler};
 
 /// Packets that come at a pace. Whether a pace counts headers depends on the carrier. The time of a sample counts them, the line does not, so that both hold
 /// for each.
@@ -19,6 +19,8 @@ pub struct Paced {
 pub struct Packets {
     /// Number of packets.
     pub count: u64,
+    /// Number of packets that a host's sockets make of it at most: these wait in queues.
+    pub sent: u64,
     /// Time on the wire of each but the last, ns.
     pub full: u64,
     /// Time on the wire of the last, ns.
@@ -99,7 +101,19 @@ pub(super) fn packets(link: &Link, size: u64, mtu: u64, at_once: u64) -> Packets
         (on_wire(link, mtu.saturating_add(link.overhead)), on_wire(link, rest.saturating_add(link.overhead)));
     let first = if count > 1 { full } else { last };
     let bytes = size.saturating_add(count.saturating_mul(link.overhead));
-    Packets { count, full, last, unit: first.saturating_mul(count.min(at_once)), bytes, together: None }
+    let unit = first.saturating_mul(count.min(at_once));
+    Packets { count, sent: sent(size, mtu), full, last, unit, bytes, together: None }
+}
+
+/// Bytes of headers in a packet at most: IPv6's, UDP's, and our own in each datagram. In a packet of TCP they are fewer: IPv6's, TCP's 20, and 12 of
+/// its time stamps (RFC 7323).
+const HEADERS: u64 = 40 + 8 + OWN_HEADERS;
+
+/// Packets of a sample at most, where the largest has `mtu` bytes with its headers: those of a contract are of so many bytes of content, so that these
+/// are more. An MTU that is no device's, such as one of a few bytes, is half content.
+fn sent(size: u64, mtu: u64) -> u64 {
+    let content = mtu.saturating_sub(HEADERS).max(mtu.div_ceil(2)).max(1);
+    size.saturating_add(OWN_HEADERS).div_ceil(content)
 }
 
 /// Packets at a pace of `rate` bit/s. Besides it, as much comes at once as a socket hands on in one piece, of whatever samples wait: a super-packet of TCP,
