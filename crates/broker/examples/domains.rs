@@ -5,12 +5,14 @@
 //! in it: their hosts report once. Exit code 1: a target of docs/sessions.md is missed.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a measurement: it reads the clock, and ends where something is missing
 
+mod neighbour;
 mod targets;
 
 use agent::client::Client;
 use agent::identity::Kind;
 use agent::keys::{self, Keys};
 use agent::message::{Actual, State};
+use neighbour::neighbour;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,18 +36,15 @@ fn contract(index: usize, addresses: &[SocketAddr]) -> String {
          rate = \"900 Mbit/s\"\nburst = \"9 MB\"\nlargest = \"1 kB\"\ndeadline = \"200 ms\"\n",
         next = index + 1
     );
-    let names = |all: std::ops::Range<usize>| all.map(|other| format!("\"d{other}\"")).collect::<Vec<_>>().join(", ");
-    let mut neighbour = |other: usize, via: usize, reach: String| {
-        let broker = addresses[other];
-        text += &format!(
-            "[[neighbour]]\ndomain = \"d{other}\"\nvia = \"n{via}\"\nbroker = \"{broker}\"\nreach = [{reach}]\n"
-        );
+    let mut beside = |other: usize, via: usize, behind: std::ops::Range<usize>| {
+        let reach: Vec<String> = behind.map(|domain| format!("d{domain}")).collect();
+        text += &neighbour(&format!("d{other}"), &format!("n{via}"), &addresses[other].to_string(), &reach);
     };
     if index > 0 {
-        neighbour(index - 1, index, names(0..index - 1));
+        beside(index - 1, index, 0..index - 1);
     }
     if index + 1 < addresses.len() {
-        neighbour(index + 1, index + 1, names(index + 2..addresses.len()));
+        beside(index + 1, index + 1, index + 2..addresses.len());
     }
     text
 }

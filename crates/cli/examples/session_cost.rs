@@ -10,6 +10,8 @@
 
 #[path = "../tests/support/chain.rs"]
 mod chain;
+#[path = "../tests/support/domains.rs"]
+mod domains;
 #[path = "../../broker/examples/targets/mod.rs"]
 mod targets;
 
@@ -18,6 +20,7 @@ use agent::identity::Kind;
 use agent::keys::{self, Keys};
 use agent::message::{HostState, SessionState};
 use chain::Chain;
+use domains::{DOMAINS, HOSTS, neighbours};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
@@ -28,8 +31,6 @@ use targets::{Limit, Targets};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Failure>;
 
-const HOSTS: [&str; 4] = ["cam", "rw", "wb", "desk"];
-const DOMAINS: [&str; 3] = ["robot", "wan", "base"];
 /// Longest wait for what is started.
 const LONG: Duration = Duration::from_secs(30);
 /// Processes at rest, and the stream alone, are looked at for so long.
@@ -42,23 +43,12 @@ const STREAM: (&str, u32, u32) = ("stream", 64, 1000);
 /// A domain's contract: one link with room for queues of channels' own, a pipe, its neighbours.
 fn contract(domain: usize) -> String {
     let [from, to] = [HOSTS[domain], HOSTS[domain + 1]];
-    let mut text = format!(
+    let text = format!(
         "[[node]]\nname = {from:?}\n[[node]]\nname = {to:?}\n[[link]]\nname = \"line\"\nbetween = [{from:?}, {to:?}]\nrate = \"100 Mbit/s\"\n\
          scheduler = \"htb\"\nshares = {{ critical = \"5 %\", high = \"40 %\", normal = \"25 %\", low = \"20 %\" }}\ndevices = {{ {from} = \"next\" }}\n\
          [[pipe]]\nfrom = {from:?}\nto = {to:?}\nclass = \"high\"\nrate = \"4 Mbit/s\"\nburst = \"20 kB\"\nlargest = \"1 kB\"\ndeadline = \"25 ms\"\n"
     );
-    let mut neighbour = |name: &str, via: &str, broker: &str, reach: &str| {
-        text += &format!("[[neighbour]]\ndomain = {name:?}\nvia = {via:?}\nbroker = \"{broker}\"\nreach = [{reach}]\n");
-    };
-    match domain {
-        0 => neighbour("wan", "rw", "10.97.0.2:7450", "\"base\""),
-        1 => {
-            neighbour("robot", "rw", "10.97.0.1:7450", "");
-            neighbour("base", "wb", "10.97.1.2:7450", "");
-        }
-        _ => neighbour("wan", "wb", "10.97.1.1:7450", "\"robot\""),
-    }
-    text
+    text + &neighbours(domain)
 }
 
 fn session(name: &str, (size, rate): (u32, u32), node: &str, more: &str) -> String {

@@ -7,11 +7,9 @@ use agent::identity::Kind;
 use agent::keys::Keys;
 use serde_json::Value;
 use std::time::Instant;
-use support::{Chain, Done, LONG, Running, Testbed};
+pub(crate) use support::DOMAINS;
+use support::{Chain, Done, HOSTS, LONG, Running, Testbed, neighbours};
 
-const HOSTS: [&str; 4] = ["cam", "rw", "wb", "desk"];
-/// The domain from each host to the next one; its broker is on that host.
-pub(crate) const DOMAINS: [&str; 3] = ["robot", "wan", "base"];
 /// The hosts' devices.
 const DEVICES: [(usize, &str); 6] = [(0, "next"), (1, "last"), (1, "next"), (2, "last"), (2, "next"), (3, "last")];
 
@@ -25,24 +23,13 @@ pub(crate) fn contract(domain: usize) -> String {
         )
     };
     // The way back is another domain's matter: one device for each host of the plan.
-    let mut text = format!(
+    format!(
         "[[node]]\nname = {from:?}\n[[node]]\nname = {to:?}\n[[link]]\nname = \"line\"\nbetween = [{from:?}, {to:?}]\nrate = \"10 Mbit/s\"\n\
-         scheduler = \"htb\"\nshares = {{ critical = \"10 %\", high = \"40 %\", normal = \"30 %\", low = \"20 %\" }}\ndevices = {{ {from} = \"next\" }}\n{}{}",
+         scheduler = \"htb\"\nshares = {{ critical = \"10 %\", high = \"40 %\", normal = \"30 %\", low = \"20 %\" }}\ndevices = {{ {from} = \"next\" }}\n{}{}{}",
         pipe("high", 400, 25, 5),
         pipe("low", 800, 60, 1),
-    );
-    let mut neighbour = |name: &str, via: &str, broker: &str, reach: &str| {
-        text += &format!("[[neighbour]]\ndomain = {name:?}\nvia = {via:?}\nbroker = \"{broker}\"\nreach = [{reach}]\n");
-    };
-    match domain {
-        0 => neighbour("wan", "rw", "10.97.0.2:7450", "\"base\""),
-        1 => {
-            neighbour("robot", "rw", "10.97.0.1:7450", "");
-            neighbour("base", "wb", "10.97.1.2:7450", "");
-        }
-        _ => neighbour("wan", "wb", "10.97.1.1:7450", "\"robot\""),
-    }
-    text
+        neighbours(domain),
+    )
 }
 
 pub(crate) struct Domains {

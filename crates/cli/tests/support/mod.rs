@@ -2,8 +2,10 @@
 #![allow(dead_code, unused_imports, clippy::unwrap_used)] // each test file uses a part of it
 
 mod chain;
+mod domains;
 mod row;
 pub use chain::Chain;
+pub use domains::{DOMAINS, HOSTS, neighbours};
 pub use row::Row;
 
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use crate::packets::{marked, receiver, tell_tos, tos_of_next};
 use crate::restoring::{Journals, shares, wanted};
-use crate::tunnels::{BYTES, MARKS, sent};
+use crate::tunnels::{BYTES, MARKS, come_with_marks};
 use crate::world::{Host, cable, hosts, pair, subnet};
 use qos::system::TunnelKind;
 use std::net::{IpAddr, SocketAddr};
@@ -60,20 +60,7 @@ fn labels_say_the_class_and_packets_keep_their_mark_behind_the_end() {
         a.inside(|| install(&here.0, &[queues]).unwrap().keep().unwrap());
         let ends = if v6 { ["fd98::2", "fd96::2"] } else { ["10.98.0.2", "10.99.6.2"] };
         for (host, to) in [&b, &c].into_iter().zip(ends) {
-            let to: IpAddr = to.parse().unwrap();
-            let (socket, port) = host.inside(|| receiver(to));
-            tell_tos(&socket, v6);
-            for (tos, class) in MARKS {
-                let (packets, bytes) = sent(&a, "veth", class);
-                let sender = a.inside(|| marked(SocketAddr::new(to, port), tos, None));
-                for _ in 0..7 {
-                    sender.send(&[0; BYTES]).unwrap();
-                    assert_eq!(tos_of_next(&socket, v6), Some(tos), "{to}");
-                }
-                // Ethernet, the label, and what is behind it: IP, UDP.
-                let frame = 14 + 4 + if v6 { 40 } else { 20 } + 8 + BYTES as u64;
-                assert_eq!(sent(&a, "veth", class), (packets + 7, bytes + 7 * frame), "{to} {class}");
-            }
+            come_with_marks(&a, &["veth"], (host, to.parse().unwrap()), 4); // the label
         }
         a.inside(|| restore(&here.0).unwrap());
         // A border's rules see what comes out of the tunnel at lo only.

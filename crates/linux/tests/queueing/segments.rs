@@ -1,11 +1,10 @@
 //! Ends of SRv6 tunnels are made, read back and taken away; their packets have the mark on the outside that they have inside.
 
-use crate::packets::{marked, receiver, tell_tos, tos_of_next};
 use crate::restoring::{Journals, shares, wanted};
-use crate::tunnels::{BYTES, MARKS, made, sent};
+use crate::tunnels::{come_with_marks, made};
 use crate::world::{Host, cable, hosts, pair, subnet};
 use qos::system::TunnelKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use thalweg_linux::queueing::{install, restore};
 use thalweg_linux::tunnel::{self, Tunnel};
 
@@ -42,20 +41,7 @@ fn packets_keep_their_mark_outside_to_the_end_and_behind_it() {
     a.run("ip -6 route add fd96::/64 nhid 7");
     a.inside(|| install(&here.0, &[wanted(shares())]).unwrap().keep().unwrap());
     for (host, to) in [(&b, "fd98::2"), (&c, "fd96::2")] {
-        let to: IpAddr = to.parse().unwrap();
-        let (socket, port) = host.inside(|| receiver(to));
-        tell_tos(&socket, true);
-        for (tos, class) in MARKS {
-            let (packets, bytes) = sent(&a, "veth", class);
-            let sender = a.inside(|| marked(SocketAddr::new(to, port), tos, None));
-            for _ in 0..7 {
-                sender.send(&[0; BYTES]).unwrap();
-                assert_eq!(tos_of_next(&socket, true), Some(tos), "{to}");
-            }
-            // Ethernet, IPv6 and the routing header, and what is inside: IPv6, UDP.
-            let frame = 14 + 64 + 40 + 8 + BYTES as u64;
-            assert_eq!(sent(&a, "veth", class), (packets + 7, bytes + 7 * frame), "{to} {class}");
-        }
+        come_with_marks(&a, &["veth"], (host, to.parse().unwrap()), 64); // IPv6 and the routing header
     }
     a.inside(|| restore(&here.0).unwrap());
     for (host, journals) in [(&a, &here), (&b, &there)] {

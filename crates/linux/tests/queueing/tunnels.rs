@@ -41,10 +41,31 @@ pub fn made(test: &str, host: &Host, journals: &Journals, wanted: &[Tunnel]) -> 
 }
 
 /// Packets and bytes that a class of a device's queues has sent.
-pub fn sent(host: &Host, device: &str, class: Class) -> (u64, u64) {
+fn sent(host: &Host, device: &str, class: Class) -> (u64, u64) {
     let carried = host.inside(|| read(device).unwrap().carried());
     let found = carried.into_iter().find(|one| one.class == Some(class)).unwrap();
     (found.counters.packets, found.counters.bytes)
+}
+
+/// Packets of each mark that leave by these devices come to an address with it, and the class's queue of each device counts all their bytes: so many are
+/// added to what is inside.
+pub fn come_with_marks(from: &Host, devices: &[&str], (to, address): (&Host, IpAddr), added: u64) {
+    let v6 = address.is_ipv6();
+    let (socket, port) = to.inside(|| receiver(address));
+    tell_tos(&socket, v6);
+    // Ethernet, and IP and UDP inside.
+    let frame = 14 + added + if v6 { 40 } else { 20 } + 8 + BYTES as u64;
+    for (tos, class) in MARKS {
+        let counted = || devices.iter().map(|device| sent(from, device, class)).collect::<Vec<_>>();
+        let before = counted();
+        let sender = from.inside(|| marked(SocketAddr::new(address, port), tos, None));
+        for _ in 0..7 {
+            sender.send(&[0; BYTES]).unwrap();
+            assert_eq!(tos_of_next(&socket, v6), Some(tos), "{address} behind {added} bytes");
+        }
+        let after: Vec<_> = before.iter().map(|(packets, bytes)| (packets + 7, bytes + 7 * frame)).collect();
+        assert_eq!(counted(), after, "{devices:?} to {address} behind {added} bytes: {class}");
+    }
 }
 
 #[test]
@@ -64,25 +85,7 @@ fn packets_have_their_mark_outside_and_queues_count_what_is_added() {
             let inner = Wanted { device: "vx".to_owned(), encapsulation: added, ..wanted(shares()) };
             a.inside(|| install(&here.0, &[wanted(shares()), inner]).unwrap().keep().unwrap());
             let to: IpAddr = far.split('/').next().unwrap().parse().unwrap();
-            let (socket, port) = b.inside(|| receiver(to));
-            tell_tos(&socket, to.is_ipv6());
-            for (tos, class) in MARKS {
-                let before = [sent(&a, "veth", class), sent(&a, "vx", class)];
-                let sender = a.inside(|| marked(SocketAddr::new(to, port), tos, None));
-                for _ in 0..7 {
-                    sender.send(&[0; BYTES]).unwrap();
-                    assert_eq!(tos_of_next(&socket, to.is_ipv6()), Some(tos), "{remote} {far}");
-                }
-                let headers = if to.is_ipv4() { 20 } else { 40 } + 8 + 14;
-                let frames = 7 * (BYTES as u64 + headers + u64::from(added));
-                for (device, (packets, bytes)) in ["veth", "vx"].into_iter().zip(before) {
-                    assert_eq!(
-                        sent(&a, device, class),
-                        (packets + 7, bytes + frames),
-                        "{device}: {remote} {far} {class}"
-                    );
-                }
-            }
+            come_with_marks(&a, &["veth", "vx"], (&b, to), added.into());
             a.inside(|| restore(&here.0).unwrap());
             assert!(a.inside(|| tunnel::restore(&here.0).unwrap()).iter().all(|one| one.was_there));
         }
