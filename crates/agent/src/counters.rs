@@ -20,14 +20,27 @@ pub(crate) fn of(outcome: &Outcome, plan: Option<&Plan>, host: &str) -> (Vec<Que
     (queues, plan.map(|_| kept_out()).unwrap_or_default(), plan.map(exceeded).unwrap_or_default())
 }
 
-/// What the queues on these devices have sent and dropped: those of classes, then those of channels' own. A device that is gone meanwhile has none.
+/// What the queues on these devices have sent and dropped. A device that is gone meanwhile has none.
 fn queues(devices: &[String], plan: Option<&Plan>, host: &str) -> Vec<Queue> {
     let read: Vec<Queues> = devices.iter().filter_map(|device| queueing::read(device).ok()).collect();
-    let classes = read.iter().flat_map(|queues| {
-        queues.carried().into_iter().map(move |one| counted(&queues.device, one.class, None, one.counters))
-    });
+    rows(&read, plan, host)
+}
+
+/// First those of classes and of control traffic, device by device, then those of channels' own.
+fn rows(read: &[Queues], plan: Option<&Plan>, host: &str) -> Vec<Queue> {
+    let classes = read.iter().flat_map(|queues| of_classes(queues).into_iter().chain(of_control(queues)));
     let owned = read.iter().flat_map(|queues| plan.map(|plan| of_channels(queues, plan, host)).unwrap_or_default());
     classes.chain(owned).collect()
+}
+
+fn of_classes(queues: &Queues) -> Vec<Queue> {
+    queues.carried().into_iter().map(|one| counted(&queues.device, one.class, None, one.counters)).collect()
+}
+
+/// The queue of control traffic on a device, if it has one.
+fn of_control(queues: &Queues) -> Option<Queue> {
+    let counters = queues.control()?;
+    Some(Queue { control: true, ..counted(&queues.device, Some(Class::High), None, counters) })
 }
 
 /// The queues of channels' own on a device.
@@ -46,6 +59,7 @@ fn counted(device: &str, class: Option<Class>, own: Option<Owner>, counters: Cou
         device: device.to_owned(),
         class,
         own,
+        control: false,
         packets: counters.packets,
         bytes: counters.bytes,
         dropped: counters.drops.into(),

@@ -122,7 +122,7 @@ impl Actual {
     }
 }
 
-/// The queue of a class, or of a channel's own, at a device of a host, as its kernel counts it since the queue was made: packets with their
+/// The queue of a class, of control traffic, or of a channel's own, at a device of a host, as its kernel counts it since the queue was made: packets with their
 /// headers, also those that no contract declares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
@@ -134,6 +134,9 @@ pub struct Queue {
     /// The channel whose own queue it is; `None`: all others of the class wait in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<Owner>,
+    /// Control traffic waits in it, and nothing else of its class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
     /// Packets sent.
     pub packets: u64,
     /// Bytes sent.
@@ -153,7 +156,7 @@ impl Queue {
     /// Its share of a report, in bytes: its texts, and as many for the rest.
     pub fn size(&self) -> usize {
         let own = self.own.as_ref().map_or(0, |own| own.topic.len() + own.subscriber.len() + 80);
-        self.device.len() + own + 160
+        self.device.len() + own + if self.control { 180 } else { 160 }
     }
 }
 
@@ -317,7 +320,7 @@ pub struct Host {
     /// Ends of the plan's channels whose programs run there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<End>,
-    /// What the queues of its devices have sent and dropped, by class.
+    /// What the queues of its devices have sent and dropped, by class, and of control traffic where it has one of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
     /// Queues that it has besides, for which its report has no room.

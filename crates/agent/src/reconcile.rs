@@ -388,6 +388,7 @@ mod tests {
             device: "eth0".into(),
             class: Some(qos::Class::High),
             own: None,
+            control: false,
             packets,
             bytes: 100 * packets,
             dropped: 0,

@@ -204,7 +204,16 @@ fn a_plan_is_told_to_its_hosts_and_their_state_to_users() {
     let desired = desired.unwrap();
     assert_eq!((desired.epoch, desired.revision, desired.plan.as_deref()), (1, 1, Some(PLAN)));
     assert_eq!(user.hosts().unwrap()[0].state, HostState::Waiting);
-    let queue = Queue { device: "eth0".into(), class: None, own: None, packets: 9, bytes: 900, dropped: 2, waiting: 1 };
+    let queue = Queue {
+        device: "eth0".into(),
+        class: None,
+        own: None,
+        control: false,
+        packets: 9,
+        bytes: 900,
+        dropped: 2,
+        waiting: 1,
+    };
     host.report("a", &Actual { queues: vec![queue.clone()], queues_left_out: 3, ..applied(1, 1) }).unwrap();
     let hosts = user.hosts().unwrap();
     assert_eq!((&hosts[0].queues[..], hosts[0].queues_left_out), (std::slice::from_ref(&queue), 3));

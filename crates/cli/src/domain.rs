@@ -77,8 +77,8 @@ pub(crate) fn failure(error: ClientError) -> Failure {
 pub(crate) struct Arguments {
     #[command(flatten)]
     broker: BrokerArguments,
-    /// Show what the queues of their devices have sent and dropped, by class and by channel where it has a queue of its own, and what was
-    /// kept out at borders or dropped there beyond what sessions reserved, as their kernels count it
+    /// Show what the queues of their devices have sent and dropped, by class, of control traffic and by channel where these have queues of
+    /// their own, and what was kept out at borders or dropped there beyond what sessions reserved, as their kernels count it
     #[arg(long)]
     queues: bool,
     /// Print JSON, always with the queues
@@ -129,7 +129,7 @@ fn row(host: &Host) -> Vec<String> {
     vec![host.host.clone(), state, revision, devices, repairs, ends(host), heard]
 }
 
-/// For people: one line per class and device, then one per queue of a channel's own.
+/// For people: one line per class and device, and for control traffic where it has a queue, then one per queue of a channel's own.
 fn queues_text(hosts: &[Host]) -> String {
     let all = || hosts.iter().flat_map(|host| host.queues.iter().map(move |queue| (host.host.as_str(), queue)));
     let of_classes = all().filter(|(_, queue)| queue.own.is_none());
@@ -195,8 +195,9 @@ fn exceeded_text(hosts: &[Host]) -> Option<String> {
     (!rows.is_empty()).then(|| format!("beyond what was reserved\n{}", table(&headers, &rows)))
 }
 
+/// The queue of control traffic is of class high, beside that of all others of the class.
 fn queue_row(host: &str, queue: &Queue) -> Vec<String> {
-    let class = queue.class.map_or("all", Class::name);
+    let class = if queue.control { "control" } else { queue.class.map_or("all", Class::name) };
     [host, &queue.device, class].map(str::to_owned).into_iter().chain(counts(queue)).collect()
 }
 
@@ -223,6 +224,7 @@ mod tests {
             device: "eth0".into(),
             class,
             own: None,
+            control: false,
             packets,
             bytes: 1500 * packets,
             dropped,
@@ -253,6 +255,13 @@ a     eth0    high      2000   3.0 MB        0        1
 b     eth0    all          7  10.5 kB       20        1";
         assert_eq!(queues_text(&hosts), expected);
         let [mut border, other] = hosts;
+        let mut with_control = border.clone();
+        with_control.queues.push(Queue { control: true, ..queue(Some(Class::High), 4, 2) });
+        let control = "\
+host  device  class    packets    sent  dropped  waiting
+a     eth0    high        2000  3.0 MB        0        1
+a     eth0    control        4  6.0 kB        2        1";
+        assert_eq!(queues_text(&[with_control]), control);
         let owner = Owner { topic: "bulk".into(), subscriber: "/bulk-in".into(), rate_bits_per_s: 300_000 };
         let mut with_own = other.clone();
         with_own.queues.push(Queue { own: Some(owner), ..queue(Some(Class::High), 5, 3) });

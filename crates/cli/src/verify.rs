@@ -5,10 +5,12 @@
 //! | [`gather`] | reports of the nodes, look by look |
 //! | [`delays`] | stages of a route, from the reports of its ends; stamps of other hosts |
 //! | [`own_queues`] | what the kernel dropped in queues of channels' own |
+//! | [`control_queues`] | what it sent and dropped in those of control traffic |
 //! | [`show`] | the table and the document |
 //! | [`agent`] | a new plan when measured values leave the contract |
 
 mod agent;
+mod control_queues;
 mod delays;
 pub(crate) mod gather;
 mod own_queues;

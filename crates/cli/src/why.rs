@@ -12,7 +12,7 @@ use clap::Args;
 use judge::Diagnosis;
 use linux::probe::Tree;
 use linux::probe::process::{self, State};
-use linux::queueing::{self, Counters, Handle};
+use linux::queueing::{self, Counters, Handle, Queues};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg::ChannelReport;
@@ -123,6 +123,8 @@ struct Said {
     settings: Option<EndReport>,
     /// Counters of the channel's own queue in the first and in the last look; `None`: it has none, or waits on another host.
     own_queue: Option<(Counters, Counters)>,
+    /// The same of the queue of control traffic before the device by which its packets leave.
+    control_queue: Option<(Counters, Counters)>,
     /// Memory of its node for all channels.
     memory: Option<MemoryReport>,
 }
@@ -283,7 +285,10 @@ fn ask(participant: &Participant, end: &mut End, names: [&str; 2], other: &str) 
     {
         said.settings = reports.into_iter().next();
     }
-    said.own_queue = own_queue(&end.node, &said).map(|now| (said.own_queue.map_or(now, |(first, _)| first), now));
+    let queues = queues(&end.node, &said);
+    let own = queues.as_ref().and_then(|queues| own_queue(queues, &said));
+    said.own_queue = first_and_last(said.own_queue, own);
+    said.control_queue = first_and_last(said.control_queue, queues.as_ref().and_then(Queues::control));
     if said.memory.is_none()
         && let Ok(Reply::Memory(memory)) = participant.node.ask(to, &Request::Memory, PATIENCE)
     {
@@ -292,13 +297,22 @@ fn ask(participant: &Participant, end: &mut End, names: [&str; 2], other: &str) 
     end.answer = Answer::Said(said);
 }
 
+/// The queues of the device by which this end's packets leave, if it is on this host.
+fn queues(node: &Document, said: &Said) -> Option<Queues> {
+    let device = said.settings.as_ref()?.device.as_ref()?;
+    let is_here = node.host == linux::clock::host_id();
+    is_here.then(|| queueing::read(device).ok()).flatten()
+}
+
 /// The counters of the queue that this end's socket names.
-fn own_queue(node: &Document, said: &Said) -> Option<Counters> {
-    let EndReport { device, socket_priority, .. } = said.settings.as_ref()?;
-    let class = Handle((*socket_priority)?);
-    let is_here = class.major() != 0 && node.host == linux::clock::host_id();
-    let queues = queueing::read(device.as_ref().filter(|_| is_here)?).ok()?;
-    queues.class(class).map(|class| class.counters)
+fn own_queue(queues: &Queues, said: &Said) -> Option<Counters> {
+    let class = Handle(said.settings.as_ref()?.socket_priority?);
+    queues.class(class).filter(|_| class.major() != 0).map(|class| class.counters)
+}
+
+/// The counters of the first look and of this one.
+fn first_and_last(known: Option<(Counters, Counters)>, now: Option<Counters>) -> Option<(Counters, Counters)> {
+    now.map(|now| (known.map_or(now, |(first, _)| first), now))
 }
 
 impl End {

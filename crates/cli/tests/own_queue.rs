@@ -2,9 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support;
+use qos::Class;
+use qos::priority::{CONTROL, Mark};
 use serde_json::Value;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::process::Command;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use support::{Done, LONG, Row, Running, Testbed};
 
 /// The bulk channel takes less than a third of the link by its contract; the program sends five times as much. Its samples are small, so that the kernel's queue is full
@@ -62,7 +67,9 @@ impl World {
         let world = Self { row: Row::new(test)?, house: Testbed::new() };
         let nodes = (0..4).map(|program| format!("[[node]]\naddress = \"{}\"\n", at(program))).collect::<String>();
         std::fs::write(world.house.path("nodes.toml"), nodes).unwrap();
-        for (name, contract) in [("own", CONTRACT.to_owned()), ("shared", CONTRACT.replace("own_queue = true\n", ""))] {
+        let shared = CONTRACT.replace("own_queue = true\n", "");
+        let control = CONTRACT.replacen("rate = \"1 Mbit/s\"", "rate = \"10 Mbit/s\"\ncontrol = \"500 kbit/s\"", 1);
+        for (name, contract) in [("own", CONTRACT.to_owned()), ("shared", shared), ("control", control)] {
             let file = world.house.path(&format!("{name}-contract.toml"));
             std::fs::write(&file, contract).unwrap();
             let plan = world.house.path(&format!("{name}.toml"));
@@ -117,6 +124,19 @@ impl World {
         let state = missing(state, 200);
         let bulk = missing(bulk, 50);
         Window { dropped: self.dropped() - before, bulk, state }
+    }
+
+    /// Sends more control traffic by host `a` than its queue lets pass, in small packets, so that the queue is full before the socket's buffer.
+    fn flood(&self, goes_on: &AtomicBool) {
+        let until = Instant::now() + 4 * LONG;
+        self.row.inside(0, || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            linux::marks::set(socket.as_fd(), &Mark::Dscp(CONTROL), Class::High.socket_priority()).unwrap();
+            while goes_on.load(Relaxed) && Instant::now() < until {
+                (0..300).for_each(|_| drop(socket.send_to(&[0; 50], "10.96.2.1:9")));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
     }
 
     fn queues(&self) -> String {
@@ -224,4 +244,32 @@ fn a_channel_beyond_its_contract_loses_its_own_samples_only() {
     while missing(&bulk, 100) + missing(&state, 20) > 0 {
         assert!(Instant::now() < patience, "as before");
     }
+}
+
+#[test]
+fn what_the_queue_of_control_traffic_drops_is_told() {
+    let Some(world) = World::new("what the queue of control traffic drops") else { return };
+    let [bulk, state] =
+        [world.program(2, "sub /bulk --port /bulk-in --json"), world.program(3, "sub /state --port /state-in --json")];
+    let _publishers = [
+        world.program(0, "pub /bulk --port /bulk-out --rate 100 --size 200"),
+        world.program(1, "pub /state --port /state-out --rate 50 --size 100"),
+    ];
+    [&bulk, &state].iter().for_each(|program| drop(program.json_line()));
+    world.apply("control.toml");
+    let plan = world.house.path("control.toml");
+    let goes_on = AtomicBool::new(true);
+    let [why, verified] = std::thread::scope(|scope| {
+        scope.spawn(|| world.flood(&goes_on));
+        let told = ["why /state-out /state-in".to_owned(), format!("verify {} --for 3s --json", plan.display())]
+            .map(|arguments| world.administer(&arguments));
+        goes_on.store(false, Relaxed);
+        told
+    });
+    assert!(why.lines.concat().contains("control-queue"), "{:?} {}", why.lines, why.errors);
+    let verified: Value = serde_json::from_str(verified.lines.last().unwrap()).unwrap();
+    let [row] = &verified["control_queues"].as_array().unwrap()[..] else { panic!("{verified}") };
+    assert_eq!([&row["link"], &row["from"], &row["device"]], ["left", "a", "eth"], "{row}");
+    assert!(row["dropped"].as_u64().unwrap() > 0 && row["packets"].as_u64().unwrap() > 0, "{row}");
+    assert_eq!(world.administer("restore").code(), 0);
 }

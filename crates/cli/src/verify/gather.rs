@@ -1,5 +1,6 @@
 //! Reports of the nodes about a plan's channels, look by look. Memory grows with the plan's channels only.
 
+use super::control_queues::ControlQueues;
 use super::delays::{Clocks, Key, Pair, Reports};
 use super::own_queues::OwnQueues;
 use crate::census;
@@ -43,6 +44,8 @@ pub(crate) struct Gatherer<'a> {
     pub unplanned: Vec<Live>,
     /// Nodes that did not answer at the last look.
     pub silent: Vec<String>,
+    /// Queues of control traffic on this host.
+    pub(super) control_queues: ControlQueues<'a>,
     counters: Vec<Option<Counters>>,
     own_queues: OwnQueues,
     measured: BTreeSet<String>,
@@ -84,6 +87,7 @@ impl<'a> Gatherer<'a> {
             asking: Duration::ZERO,
             unplanned: Vec::new(),
             silent: Vec::new(),
+            control_queues: ControlQueues::default(),
             counters: vec![None; count],
             own_queues: OwnQueues::new(plan),
             measured: BTreeSet::new(),
@@ -124,6 +128,8 @@ impl<'a> Gatherer<'a> {
         let latency = |running: &Option<Running>| reports.total(&running.as_ref()?.live).cloned();
         self.latencies = self.running.iter().map(latency).collect();
         let dropped = self.look_at_own_queues(&holders);
+        let here = self.nodes_here(&holders);
+        self.control_queues.look(self.plan, &here);
         let seconds = now.saturating_sub(std::mem::replace(&mut self.looked, now)).as_secs_f64();
         let mut changes = Vec::new();
         for (index, route) in found.planned.iter().enumerate() {
@@ -159,6 +165,19 @@ impl<'a> Gatherer<'a> {
             node.is_some_and(|node| node.host == here)
         };
         self.own_queues.look(self.plan, is_here)
+    }
+
+    /// Nodes of the plan with an end of a running channel on this host, in this network namespace.
+    fn nodes_here(&self, holders: &HashMap<&str, &Document>) -> BTreeSet<&'a str> {
+        let (plan, here) = (self.plan, linux::clock::host_id());
+        let is_here = |port: &String| holders.get(port.as_str()).is_some_and(|node| node.host == here);
+        let mut found: BTreeSet<&'a str> = BTreeSet::new();
+        for (planned, running) in plan.channels.iter().zip(&self.running) {
+            let Some(Running { live, .. }) = running else { continue };
+            found.extend(is_here(&live.publisher).then_some(planned.publisher.as_str()));
+            found.extend(is_here(&live.subscriber).then_some(planned.node.as_str()));
+        }
+        found
     }
 
     /// The longest delay of a channel's samples at the last look, µs.

@@ -1,5 +1,6 @@
 //! The result as a table and as a document.
 
+use super::control_queues::{self, ControlQueue};
 use super::gather::{Gatherer, Running};
 use crate::output::table;
 use lab::statistics::rounded;
@@ -19,6 +20,9 @@ pub(crate) struct Document<'a> {
     channels: Vec<Row<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     chains: Vec<ChainRow<'a>>,
+    /// Queues of control traffic on this host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    control_queues: Vec<&'a ControlQueue<'a>>,
     /// Links that every late channel crosses and no other one.
     suspects: Vec<String>,
     /// Running channels that are in no plan.
@@ -198,6 +202,7 @@ impl<'a> Document<'a> {
         Self {
             plan: &gatherer.plan.contract,
             seconds: rounded(gatherer.elapsed().as_secs_f64(), 3),
+            control_queues: gatherer.control_queues.all().collect(),
             suspects: suspects(gatherer.plan, &legs),
             unplanned: gatherer.unplanned.iter().map(unplanned).collect(),
             silent: &gatherer.silent,
@@ -256,6 +261,7 @@ impl<'a> Document<'a> {
             let how = "chains, by their parts: the latest of each added up, and the stated waits (samples do not carry their cause)";
             parts.push(format!("{how}\n{}", table(&headers, &rows)));
         }
+        parts.extend(control_queues::text(&self.control_queues));
         if !self.suspects.is_empty() {
             parts.push(format!("every late channel, and no other, crosses {}", self.suspects.join(", ")));
         }

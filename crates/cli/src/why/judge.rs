@@ -246,6 +246,7 @@ kinds! {
     TOO_LARGE "too-large" "messages are larger than the subscriber's max_message"
     POLICED "policed" "the publisher sends more than the contract allows, and the rest is refused"
     OWN_QUEUE "own-queue" "the publisher sends more than the channel's own queue lets pass, and the rest is dropped there"
+    CONTROL_QUEUE "control-queue" "control traffic is more than its queue lets pass, and heartbeats are dropped with the rest"
     QUEUE_FULL "queue-full" "the publisher's queue for this channel overflows"
     OVER_BYTES "over-bytes" "what waits for the subscriber, or at it, has as many bytes as it may (docs/qos.md#memory)"
     OVER_MEMORY "over-memory" "what a node holds for the other one, or for all, has as many bytes as it may (docs/qos.md#memory)"

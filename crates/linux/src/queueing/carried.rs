@@ -3,6 +3,7 @@
 use super::QueueError;
 use super::devices;
 use super::discipline::{Class as QueueClass, Discipline};
+use super::leaf::Leaf;
 use super::tree::{self, CLASS, Counters, DISCIPLINE, Handle, Node, Queues};
 use super::wanted::{INNER, OURS, OURS_MAPPED, band, class_handle};
 use crate::netlink::Socket;
@@ -13,7 +14,7 @@ use qos::Class;
 pub struct Carried {
     /// The class; `None`: one queue has all of them, or the kernel counts them together (`pfifo_fast`).
     pub class: Option<Class>,
-    /// Its counters. Those of flows with a leaf of their own are not among them.
+    /// Its counters. Those of flows with a leaf of their own, and of control traffic where it has one, are not among them.
     pub counters: Counters,
 }
 
@@ -34,6 +35,11 @@ impl Queues {
             Some(Carried { class: Some(class), counters: found.counters })
         };
         Class::ALL.into_iter().rev().filter_map(of).collect()
+    }
+
+    /// The counters of the queue of control traffic; `None`: these queues have none.
+    pub fn control(&self) -> Option<Counters> {
+        self.class(Leaf::control()).map(|found| found.counters)
     }
 }
 

@@ -83,6 +83,8 @@ fn a_flow_beyond_its_rate_loses_its_own_packets_only() {
                 assert!((8..50).contains(&came[0]), "{address}: {came:?}");
                 assert_eq!((counted.packets as usize, counted.drops as usize), (came[0], 100 - came[0]), "{counted:?}");
                 assert_eq!(came[1], 10, "{address}: the neighbour lost nothing");
+                let of_control = a.inside(|| read("veth").unwrap().control());
+                assert_eq!(of_control, (mark != HIGH).then_some(counted), "the queue of control traffic is told apart");
             } else {
                 assert!(came[1] < 10, "{address}: without a leaf, the neighbour loses its packets, too: {came:?}");
             }

@@ -115,6 +115,7 @@ pub(super) fn judge(both: &Both<'_>, watched: Duration, found: &mut Diagnosis) -
     if seen.starved > 0 {
         found.line("processor", format!("the receiving thread waited for one {} % of the time", seen.starved));
     }
+    queues::of_kernel(both, found);
     slow_callbacks(both, found);
     late_instances(both, found);
     monitors(both).for_each(|monitor| found.line("monitor", monitor));
@@ -195,6 +196,7 @@ fn problems(both: &Both<'_>, seen: &Seen, carrier: &carrier::Name, watched: Dura
         silent(both, seen),
         lost(both, seen, carrier, watched).filter(|_| datagrams && slow.is_none() && own.is_none()),
         malformed(both, seen),
+        queues::control(both, watched),
     ];
     found.into_iter().flatten().collect()
 }

@@ -300,6 +300,11 @@ fn missing_samples_are_found_where_they_were_lost() {
     let beyond =
         |from, to| move |e: &mut Evidence| said(&mut e.publisher).own_queue = Some((counted(from), counted(to)));
     assert_eq!((ids(beyond(3, 5)), ids(beyond(5, 5))), (vec!["own-queue"], vec![]));
+    let control =
+        |from, to| move |e: &mut Evidence| said(&mut e.subscriber).control_queue = Some((counted(from), counted(to)));
+    assert_eq!((ids(control(3, 5)), ids(control(5, 5))), (vec!["control-queue"], vec![]));
+    let shown = judged(control(5, 5)).evidence.into_iter().find(|line| line.about == "control").unwrap();
+    assert!(shown.says.contains("5 dropped"), "{shown:?}");
     let busy = |e: &mut Evidence| {
         reports(&mut e.publisher).1.lost = 5;
         said(&mut e.subscriber).looks.iter_mut().for_each(|l| l.subscriber.as_mut().unwrap().in_callback = 7);

@@ -1,9 +1,13 @@
-//! Queues of a channel that hold up or drop samples: by a receiver that is too slow, or by a limit in samples or bytes.
+//! Queues of a channel that hold up or drop samples: by a receiver that is too slow, or by a limit in samples or bytes; and the kernel's, of the
+//! channel's own and of control traffic.
 
 use super::super::super::{End, Said};
-use super::super::{Both, NOT_TAKEN, OVER_BYTES, OVER_MEMORY, Problem, QUEUE_FULL, SLOW_CALLBACK, STARVED};
+use super::super::{
+    Both, CONTROL_QUEUE, Diagnosis, NOT_TAKEN, OVER_BYTES, OVER_MEMORY, Problem, QUEUE_FULL, SLOW_CALLBACK, STARVED,
+};
 use super::{Count, Seen};
 use crate::output::bytes;
+use linux::queueing::Counters;
 use qos::Queue;
 use std::time::Duration;
 use thalweg::ChannelReport;
@@ -75,6 +79,41 @@ pub(super) fn not_taken(both: &Both<'_>, seen: &Seen, watched: Duration) -> Opti
     );
     let remedy = "take more often, or until nothing waits; a longer queue helps with bursts only";
     seen.dropped.matters(seen.received.now).then(|| NOT_TAKEN.found(what, remedy))
+}
+
+/// What the kernel's queues of the channel's own and of control traffic have sent and dropped since they were made.
+pub(super) fn of_kernel(both: &Both<'_>, found: &mut Diagnosis) {
+    for said in [both.sent, both.received] {
+        for (about, counted) in [("own queue", said.own_queue), ("control", said.control_queue)] {
+            let Some((_, Counters { packets, drops, waiting, .. })) = counted else { continue };
+            let device = device(said);
+            found.line(about, format!("{packets} packets sent by {device}, {drops} dropped, {waiting} wait"));
+        }
+    }
+}
+
+/// The device by which the packets of an end leave.
+fn device(said: &Said) -> &str {
+    said.settings.as_ref().and_then(|report| report.device.as_deref()).unwrap_or("a device")
+}
+
+/// The queue of control traffic overflows at either end's host.
+pub(super) fn control(both: &Both<'_>, watched: Duration) -> Option<Problem> {
+    let at = |(end, said): (&End, &Said)| {
+        let (first, last) = said.control_queue?;
+        let grew = last.drops.wrapping_sub(first.drops);
+        let what = format!(
+            "the queue of control traffic before {} of {} is full: {grew} packets were dropped there within {} ms, {} since it was made",
+            device(said),
+            end.node.host_name,
+            watched.as_millis(),
+            last.drops
+        );
+        let remedy = "heartbeats are lost with them, so that relays seem dead: see who sends with the mark CS5 (tcpdump -v), or state a higher \
+                      `control` for the link and plan anew";
+        (grew > 0).then(|| CONTROL_QUEUE.found(what, remedy))
+    };
+    [(both.publisher, both.sent), (both.subscriber, both.received)].into_iter().find_map(at)
 }
 
 /// Samples are sent faster than they are received.
