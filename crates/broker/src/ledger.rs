@@ -14,6 +14,7 @@ pub use grants::{Demand, Displaced, NOTHING_SOLD, Sold};
 use qos::admission::Bucket;
 use qos::analysis::Arrivals;
 use qos::contract::Contract;
+use qos::control;
 use qos::plan;
 use qos::{Class, show_bit_rate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +23,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const OWN: u64 = 40;
 /// The longest headers of IP and transport: IPv6, and TCP with time stamps.
 const HEADERS: u64 = 40 + 32;
-/// Packets that a program may send with each sample besides those that the sample takes: what it asks its peer, and the rest of a sample that
-/// Thalweg's header makes longer than a packet.
+/// Packets that a program may send with each sample besides those that the sample takes: what it tells its peer about it.
 const BESIDE: u64 = 1;
 /// ns
-const HOUR: u128 = 3_600_000_000_000;
+const HOUR: u64 = 3_600_000_000_000;
 /// Most packets per hour that a limit states: a million per second.
 const MOST_PACKETS: u64 = 3_600_000_000;
 
@@ -124,6 +124,17 @@ pub struct Ledger {
     /// Sessions that get another part of their samples than when this was asked for last.
     changed: BTreeSet<Name>,
     sessions: BTreeMap<Name, Versions>,
+}
+
+/// Small packets that Thalweg sends of a flow besides its samples at most, in an hour and at once: keep-alives, and heartbeats, which are of class
+/// high whatever the class of the samples.
+fn control_packets(class: Class, period: u64, jitter: u64) -> [u64; 2] {
+    let heartbeat = (control::PACKETS_OF_HEARTBEAT, control::heartbeat_every().as_nanos() as u64);
+    let keep_alive = (1, control::keep_alive_after_ns(period));
+    let all = std::iter::once(keep_alive).chain((class == Class::High).then_some(heartbeat));
+    all.fold([0; 2], |[hourly, at_once], (packets, every)| {
+        [hourly + packets * HOUR.div_ceil(every), at_once + packets * (jitter.div_ceil(every) + 1)]
+    })
 }
 
 /// A limit of a pipe that a flow would exceed.
@@ -234,21 +245,27 @@ impl Ledger {
         shares.into_iter().flatten().map(|share| self.limit(share)).collect()
     }
 
-    /// As its part of the pipe, with headers that no contract states, and one percent more for clocks that differ.
+    /// As its part of the pipe, with headers that no contract states and what Thalweg sends beside samples, and one percent more for clocks that
+    /// differ.
     fn limit(&self, share: &Share) -> plan::Limit {
-        let [payload, overhead] = self.pipes[share.pipe].packet;
+        let Pipe { class, packet: [payload, overhead], .. } = self.pipes[share.pipe];
         let Samples { size, period, jitter, burst, .. } = share.samples;
         let arrivals = Arrivals::bursty(period.max(1), jitter, burst);
-        let Bucket { burst: bytes, rate } = Bucket::of(size, [payload, overhead.max(HEADERS) + OWN], arrivals);
-        let packets = size.div_ceil(payload.max(1)).max(1).saturating_add(BESIDE);
+        // A packet has room for so much of a sample, beside its headers.
+        let room = payload.saturating_sub(HEADERS + OWN).max(payload / 2).max(1);
+        let Bucket { burst: bytes, rate } = Bucket::of(size, [room, overhead.max(HEADERS) + OWN], arrivals);
+        let packets = size.div_ceil(room).max(1).saturating_add(BESIDE);
         let at_once = arrivals.jitter.div_ceil(arrivals.period).saturating_add(1);
-        let hourly = (u128::from(packets) * HOUR).div_ceil(u128::from(arrivals.period));
+        let [control_hourly, control_at_once] = control_packets(class, period, jitter);
+        let hourly = (u128::from(packets) * u128::from(HOUR)).div_ceil(u128::from(arrivals.period));
+        let hourly = hourly + u128::from(control_hourly);
+        let control_rate = control_hourly * (HEADERS + OWN) * 8 / 3600;
         plan::Limit {
-            rate_bits_per_s: (rate * 1.01).ceil() as u64,
-            burst_bytes: bytes.min(u32::MAX.into()),
+            rate_bits_per_s: ((rate + control_rate as f64) * 1.01).ceil() as u64,
+            burst_bytes: bytes.saturating_add(control_at_once * (HEADERS + OWN)).min(u32::MAX.into()),
             packets_per_hour: u64::try_from(hourly + hourly / 100)
                 .map_or(MOST_PACKETS, |hourly| hourly.min(MOST_PACKETS)),
-            packets: packets.saturating_mul(at_once).min(u32::MAX.into()),
+            packets: packets.saturating_mul(at_once).saturating_add(control_at_once).min(u32::MAX.into()),
             packet_bytes: payload.saturating_add(HEADERS).min(u16::MAX.into()),
         }
     }

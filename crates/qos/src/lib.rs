@@ -6,6 +6,7 @@ pub mod analysis;
 pub mod assignment;
 pub mod blocking;
 pub mod contract;
+pub mod control;
 pub mod expression;
 pub mod gathering;
 mod nearest;

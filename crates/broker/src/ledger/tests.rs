@@ -63,16 +63,35 @@ fn a_flow_has_a_limit_of_its_part_with_the_headers_of_its_packets() {
     assert_eq!(ledger.limits(&key("x", 1)), []);
     hold(&mut ledger, &key("x", 1), std::slice::from_ref(&one)).unwrap();
     let [limit] = ledger.limits(&key("x", 1))[..] else { panic!("one flow") };
-    // 800 B and 112 B of headers each 100 ms, and one percent; a packet for the sample, and one besides.
-    assert_eq!((limit.rate_bits_per_s, limit.burst_bytes), (73_690, 912));
-    assert_eq!((limit.packets_per_hour, limit.packets, limit.packet_bytes), (72_720, 2, 1_572));
+    // 800 B and 112 B of headers each 100 ms, and one percent; a packet for the sample, and one besides. Beside them a keep-alive each 50 ms, and
+    // two packets of a heartbeat each 100 ms, 112 B at most each.
+    assert_eq!((limit.rate_bits_per_s, limit.burst_bytes), (109_888, 912 + 3 * 112));
+    let hourly = (20 + 20 + 20) * 3600;
+    assert_eq!((limit.packets_per_hour, limit.packets), (hourly + hourly / 100, 2 + 3));
+    assert_eq!(limit.packet_bytes, 1_572);
     let late = Flow { jitter: 150_000_000, burst: 2, ..flow(600, &[Class::Low]) };
     hold(&mut ledger, &key("x", 2), &[late]).unwrap();
     let [limit] = ledger.limits(&key("x", 2))[..] else { panic!("one flow") };
-    // Two at once, and one and a half that are late.
-    assert_eq!((limit.burst_bytes, limit.packets), (712 * 7 / 2, 8));
+    // Two at once, and one and a half that are late. Four keep-alives that are as late come together; heartbeats have another class.
+    assert_eq!((limit.burst_bytes, limit.packets), (712 * 7 / 2 + 4 * 112, 8 + 4));
+    let hourly = (20 + 20) * 3600;
+    assert_eq!(limit.packets_per_hour, hourly + hourly / 100);
     ledger.release(&key("x", 1));
     assert_eq!(ledger.limits(&key("x", 1)), []);
+}
+
+/// Headers of IP, transport and Thalweg are in the packet that the contract counts: a sample may take more of them.
+#[test]
+fn a_limit_has_room_for_packets_as_they_really_leave_and_for_keep_alives_of_any_pace() {
+    let small = CONTRACT.replace("overhead = \"0 B\"", "overhead = \"0 B\"\nmtu = \"500 B\"");
+    let mut ledger = Ledger::new("home", &Contract::read(&small).unwrap());
+    hold(&mut ledger, &key("x", 1), &[flow(1000, &[Class::Low])]).unwrap();
+    // 388 B of it in each packet: three, and not two.
+    assert_eq!(ledger.limits(&key("x", 1))[0].packets, 3 + 1 + 1);
+    let hourly = [1, 12, 40].map(|period_ms| control_packets(Class::Low, period_ms * 1_000_000, 0)[0]);
+    assert_eq!(hourly, [50 * 3600, 150_000, 20 * 3600], "after two periods, 20 to 50 ms");
+    let high = control_packets(Class::High, 40_000_000, 150_000_000);
+    assert_eq!(high, [(20 + 20) * 3600, 4 + 2 * 3], "as they come together after 150 ms");
 }
 
 fn sold(ledger: &Ledger) -> Vec<(f64, u64)> {

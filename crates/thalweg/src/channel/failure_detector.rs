@@ -4,14 +4,11 @@
 //! carries samples.
 
 use qos::Qos;
+use qos::control::{QUESTIONS, SHORTEST_SILENCE};
 use std::time::{Duration, Instant};
 
 /// Longest silence before the stream goes another way.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Shortest limit of silence, even if the policies ask for less: a busy host may be away for this long.
-const SHORTEST: Duration = Duration::from_millis(500);
-/// Questions within the limit of silence.
-const QUESTIONS: u32 = 5;
 
 /// The state of one peer.
 #[derive(Debug)]
@@ -29,7 +26,7 @@ impl FailureDetector {
     /// least 500 ms and at most 2 s.
     pub(crate) fn new(qos: &Qos) -> Self {
         let stated = qos.deadline.into_iter().chain(qos.liveliness.lease).min();
-        let limit = stated.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+        let limit = stated.unwrap_or(LONGEST).clamp(SHORTEST_SILENCE, LONGEST);
         Self { limit, unanswered: None, samples: 0, no_source: false }
     }
 

@@ -11,6 +11,7 @@ use crate::channel::bucket::{Bucket, Limit};
 use crate::channel::queue::Entry;
 use crate::wire::feedback::{Acknowledgement, Gap};
 use crate::wire::{ASK, Header};
+use qos::control::{LONGEST_BEAT_NS, SHORTEST_IDLE_NS, keep_alive_after_ns};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -356,7 +357,7 @@ impl Sender {
     }
 
     fn idle_ns(&self) -> u64 {
-        (IDLE_PERIODS * self.period).clamp(SHORTEST_IDLE_NS, LONGEST_BEAT_NS)
+        keep_alive_after_ns(self.period)
     }
 
     /// The time of the next keep-alive, unless a message or an acknowledgement comes before. Publishing does not postpone it while an
@@ -441,11 +442,6 @@ impl Sender {
 const FEW: u32 = 2;
 /// The time that a requested message waits for further requests, if there are several members.
 const GATHER_NS: u64 = 2_000_000;
-/// The shortest idle time after which a keep-alive asks for acknowledgement.
-const SHORTEST_IDLE_NS: u64 = 20_000_000;
-/// The longest pause between a message or keep-alive and the next keep-alive while an answer is due. After an outage samples
-/// come again within 100 ms (P-16): half of that until a member asks, the rest for question, answer and retransmit.
-const LONGEST_BEAT_NS: u64 = 50_000_000;
 /// A flow that sent a datagram within this time is active.
 const ACTIVE_NS: u64 = 1_000_000_000;
 /// The most retransmits of a datagram before a request.
@@ -453,5 +449,3 @@ const MOST_COPIES: u32 = 8;
 /// The most keep-alives that a flow without kept messages sends to members that do not answer: for longer than a host may be
 /// silent.
 const MOST_BEATS: u32 = 256;
-/// After this many periods without a message the flow is idle.
-const IDLE_PERIODS: u64 = 2;
