@@ -379,6 +379,25 @@ pub struct Session {
     /// Changes with each of which it would be admitted now, if it is suspended, the nearest to what it is first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<plan::Offer>,
+    /// What borders of domains on its way have dropped, because it was beyond what it reserved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exceeded: Vec<DomainExcess>,
+}
+
+/// What the borders of a domain have dropped of a session in a class, since they have begun to count: when a session comes or goes there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainExcess {
+    /// The domain.
+    pub domain: String,
+    /// The class.
+    pub class: Class,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, from the IP header on.
+    pub bytes: u64,
+    /// Packets of other sessions between the same two hosts are among them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// A domain's part of a channel that goes over several.

@@ -27,6 +27,8 @@ pub const MOST_FLOWS: usize = 64;
 pub const LONGEST_NAME: usize = 255;
 /// Most sessions that one summary names.
 pub const MOST_SESSIONS: usize = 2000;
+/// Most entries of a message about what borders have dropped.
+pub const MOST_EXCESS: usize = 128;
 /// Longest time of a flow, ns: a day.
 const DAY: u64 = 86_400_000_000_000;
 /// Largest sample, bytes.
@@ -264,6 +266,29 @@ pub enum Message {
     /// The sessions that came from the receiver's domain and get fewer samples than they asked for, because the sender's domain or one behind it
     /// has less room. All of them: others get what they asked for. Told when it changes, and again every few seconds as long as there are some.
     Thinned(Thinned),
+    /// What was dropped of sessions that came from the receiver's domain, because it was beyond what they reserved: at borders of the sender's domain
+    /// and behind it. Told every few seconds as long as there is some.
+    Exceeded(Vec<Excess>),
+}
+
+/// What the borders of a domain have dropped of a session's packets in a class, because it was beyond what the session reserved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Excess {
+    /// The domain whose user asked for the session.
+    pub first: String,
+    /// Its name there.
+    pub session: String,
+    /// The domain of the borders.
+    pub domain: String,
+    /// The class.
+    pub class: Class,
+    /// Packets, since the border has begun to count: when a session comes or goes there.
+    pub packets: u64,
+    /// Bytes, from the IP header on.
+    pub bytes: u64,
+    /// Packets of other sessions between the same two hosts are among them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// Sessions that get fewer samples.
@@ -299,6 +324,10 @@ impl Message {
                 };
                 let each = sessions.iter().all(|(key, all)| short(key) && scales(all));
                 sessions.len() <= MOST_SESSIONS && each && because.len() <= 4 * LONGEST_NAME && is_printable(because)
+            }
+            Self::Exceeded(all) => {
+                let names = |one: &Excess| [&one.first, &one.session, &one.domain].into_iter().all(is_name);
+                all.len() <= MOST_EXCESS && all.iter().all(names)
             }
         }
     }
@@ -383,6 +412,16 @@ mod tests {
         };
         assert!(thinned(vec![2]).is_bounded());
         assert!(!thinned(vec![0]).is_bounded() && !thinned(vec![1; MOST_FLOWS + 1]).is_bounded());
+        let dropped = |domain: &str| Excess {
+            first: "a".into(),
+            session: "s".into(),
+            domain: domain.into(),
+            packets: u64::MAX,
+            ..Excess::default()
+        };
+        assert!(Message::Exceeded(vec![dropped("b"); MOST_EXCESS]).is_bounded());
+        assert!(!Message::Exceeded(vec![dropped("b"); MOST_EXCESS + 1]).is_bounded());
+        assert!(!Message::Exceeded(vec![dropped("b\n")]).is_bounded());
     }
 
     #[test]

@@ -25,6 +25,7 @@
 //! | `borders` | the flows that may come in where all others are kept out |
 //! | `permits` | what rules permit, and what counts for them |
 //! | `summaries` | what neighbours have lost, and neighbours that are silent |
+//! | `excess` | what borders have dropped of sessions that send too much |
 //! | `thinning` | sessions that get fewer samples, because a pipe is smaller for a while |
 //! | `view` | what users and agents see |
 //!
@@ -34,6 +35,7 @@ mod borders;
 mod choice;
 mod crossing;
 mod disk;
+mod excess;
 mod legs;
 mod permits;
 mod summaries;
@@ -132,6 +134,8 @@ pub struct Domains {
     tellings: BTreeMap<String, Telling>,
     hearings: BTreeMap<String, Hearing>,
     number: u64,
+    /// What neighbours have told last of sessions that send too much.
+    excess: BTreeMap<String, excess::Told>,
 }
 
 impl Domains {
@@ -172,6 +176,7 @@ impl Domains {
             tellings: BTreeMap::new(),
             hearings: BTreeMap::new(),
             number: start << 32,
+            excess: BTreeMap::new(),
         };
         let mut effects = Vec::new();
         for crossing in kept {
@@ -271,6 +276,10 @@ impl Domains {
             }
             Message::Lost(key, because) => self.lost(now, from, &key, &because),
             Message::Thinned(thinned) => self.hear_thinned(from, thinned),
+            Message::Exceeded(told) => {
+                self.hear_excess(now, from, told);
+                Vec::new()
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::domains::Crossing;
 use crate::links::Rates;
 use crate::planning::{Admitted, Reduction};
-use agent::message::{Actual, Desired, End, Host, HostState, SessionChannel, SessionState, State};
+use agent::message::{Actual, Desired, End, Exceeded, Host, HostState, SessionChannel, SessionState, State};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -216,6 +216,11 @@ impl Hosts {
     fn ends(&self) -> impl Iterator<Item = &End> {
         let reported = self.heard.values().filter_map(|heard| heard.actual.as_ref());
         reported.flat_map(|actual| &actual.ends).filter(|end| end.because.is_none())
+    }
+
+    /// What borders have dropped of sessions that send too much, as agents reported last.
+    pub fn exceeded(&self) -> impl Iterator<Item = &Exceeded> {
+        self.heard.values().filter_map(|heard| heard.actual.as_ref()).flat_map(|actual| &actual.exceeded)
     }
 
     /// Notes the ends of channels that have their settings.

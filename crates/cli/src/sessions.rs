@@ -5,12 +5,12 @@ mod log;
 
 use crate::domain::{BrokerArguments, failure};
 use crate::failure::{Failure, Result};
-use crate::output::{Output, table, tell};
+use crate::output::{Output, bytes, table, tell};
 use crate::plan::{offers, refusals};
 use crate::quantity;
 use crate::signals::Stop;
 use agent::client::{Client, ClientError};
-use agent::message::{DomainPart, Pipe, Session, SessionChannel, SessionState, Side};
+use agent::message::{DomainExcess, DomainPart, Pipe, Session, SessionChannel, SessionState, Side};
 use clap::{Args, Subcommand};
 use decision::decided;
 use qos::contract::session;
@@ -238,7 +238,8 @@ struct Changes(BTreeMap<String, Session>);
 impl Changes {
     /// Tells what differs from the last time.
     fn tell(&mut self, sessions: Vec<Session>, output: Output) -> Result {
-        let alike = |session: Session| Session { lease_left_ms: None, text: None, ..session };
+        // Counters that grow are no change.
+        let alike = |session: Session| Session { lease_left_ms: None, text: None, exceeded: Vec::new(), ..session };
         let now: BTreeMap<String, Session> =
             sessions.into_iter().map(|session| (session.session.clone(), alike(session))).collect();
         for name in self.0.keys().filter(|name| !now.contains_key(*name)) {
@@ -346,7 +347,8 @@ pub(crate) fn shown(session: &Session) -> String {
     let channels = format!("{}: {}\n\n{}", session.session, state(session), table(&headers, &rows));
     let domains = (!session.domains.is_empty()).then(|| domains(session));
     let offers = (!session.offers.is_empty()).then(|| format!("it could have now\n{}", offers(&session.offers)));
-    [Some(channels), domains, offers].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    let exceeded = (!session.exceeded.is_empty()).then(|| exceeded(session));
+    [Some(channels), domains, exceeded, offers].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
 /// For people: what each domain promises.
@@ -357,6 +359,19 @@ fn domains(session: &Session) -> String {
         vec![domain.clone(), subscriber.clone(), pipe.clone(), show_time(*bound_us), price.to_string()]
     };
     table(&headers, &session.domains.iter().map(row).collect::<Vec<_>>())
+}
+
+/// For people: what borders have dropped of what it sends.
+fn exceeded(session: &Session) -> String {
+    let headers = [("at domain", '<'), ("class", '<'), ("dropped", '>'), ("bytes", '>'), ("of", '<')];
+    let row = |one: &DomainExcess| {
+        let of = if one.shared { "all sessions between the same hosts" } else { "this session" };
+        let counts = [one.packets.to_string(), bytes(one.bytes as f64)];
+        let names = [one.domain.clone(), one.class.to_string()];
+        names.into_iter().chain(counts).chain([of.to_owned()]).collect()
+    };
+    let rows: Vec<Vec<String>> = session.exceeded.iter().map(row).collect();
+    format!("beyond what was reserved\n{}", table(&headers, &rows))
 }
 
 /// For people: one line per pipe.
@@ -402,4 +417,29 @@ fn state(session: &Session) -> String {
 
 fn slack_us(channel: &SessionChannel) -> Option<f64> {
     Some(channel.deadline_us? - channel.bound_us?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_borders_have_dropped_is_shown() {
+        let session = json!({
+            "session": "video", "owner": "ann", "revision": 3, "state": "active", "channels": [],
+            "exceeded": [
+                { "domain": "wan", "class": "high", "packets": 76, "bytes": 9700 },
+                { "domain": "base", "class": "low", "packets": 1, "bytes": 100, "shared": true },
+            ],
+        });
+        let mut session: Session = serde_json::from_value(session).unwrap();
+        let says = "\
+beyond what was reserved
+at domain  class  dropped   bytes  of
+wan        high        76  9.7 kB  this session
+base       low          1   100 B  all sessions between the same hosts";
+        assert!(shown(&session).ends_with(says), "{}", shown(&session));
+        session.exceeded.clear();
+        assert!(!shown(&session).contains("beyond"), "{}", shown(&session));
+    }
 }

@@ -169,6 +169,11 @@ fn packets_of_no_session_are_kept_out_of_a_pipe_through_a_tunnel() {
     assert!((ALLOWED..EXCESS / 2).contains(&passed), "{passed}");
     assert_eq!((outside(&domains), kept_out(&domains, "high")), (passed, PACKETS), "with the mark outside");
 
+    domains.until("its user is told, where the session was asked for", |domains| {
+        let told = domains.ask(0, "session show video").json()["exceeded"][0].clone();
+        told["domain"] == "wan" && told["class"] == "high" && told["packets"] == EXCESS - passed
+    });
+
     domains.ask(0, "session stop video").json();
     domains.until("it is not let in any more", |domains| {
         !domains.output(1, "nft", &["list", "ruleset"]).contains("10.97.0.1 . 10.97.2.2")

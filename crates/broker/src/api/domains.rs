@@ -8,13 +8,13 @@ pub(super) use peers::{Peer, peer, pipes};
 pub(super) use requests::taken;
 
 use super::Broker;
-use crate::domains::{Crossing, Domains, Effect};
+use crate::domains::{Crossing, Domains, Effect, PRESENT_EVERY};
 use crate::hosts::Kept;
 use crate::leases::Leases;
 use crate::planning::Reduction;
 use agent::client::Client;
 use agent::keys::Keys;
-use agent::message::{Desired, LARGEST_PLAN, SessionState};
+use agent::message::{Desired, Exceeded, LARGEST_PLAN, SessionState};
 use agent::peer::{self, Key, Message};
 use peers::deliver;
 use qos::admission::Bucket;
@@ -319,8 +319,13 @@ impl Broker {
         }
         let first = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
         self.carry_out(first).await;
+        let mut told = self.now();
         loop {
             tokio::time::sleep(TICK).await;
+            if self.now().saturating_sub(told) >= PRESENT_EVERY {
+                told = self.now();
+                self.spawn(self.tell_excess(&crossings));
+            }
             let revision = crossings.revision.load(Ordering::Relaxed);
             let (state, because) = self.hosts().reached(revision);
             let full = (crossings.texts().bytes > MOST_OF_CHANNELS).then(|| {
@@ -343,6 +348,12 @@ impl Broker {
                 self.spawn(effects);
             }
         }
+    }
+
+    /// What neighbours are to be told of sessions that send too much.
+    fn tell_excess(&self, crossings: &Crossings) -> Vec<Effect> {
+        let reported: Vec<Exceeded> = self.hosts().exceeded().cloned().collect();
+        crossings.domains().tell_excess(self.now(), &reported)
     }
 
     /// The sessions whose lease is over, each told once.

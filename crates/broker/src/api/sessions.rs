@@ -238,6 +238,7 @@ impl Broker {
             text: None,
             domains: Vec::new(),
             offers,
+            exceeded: Vec::new(),
         }
     }
 

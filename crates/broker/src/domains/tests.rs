@@ -6,6 +6,7 @@ mod world;
 
 use super::*;
 use crate::rules::{self, Usage};
+use agent::message::{DomainExcess, Exceeded};
 use agent::peer::Part;
 use qos::Class;
 use qos::plan::{Admitted, Limit};
@@ -171,6 +172,50 @@ fn a_border_lets_in_what_is_admitted_by_the_addresses_of_its_hosts() {
     world.wait(1);
     assert_eq!(admitted(&mut world), [vec![], vec![], vec![]]);
     world.check("stopped");
+}
+
+/// Borders of `wan` and `base` have dropped some of it: `robot`, where it was asked for, hears of both by `wan`.
+#[test]
+fn what_borders_have_dropped_of_a_session_is_known_where_it_was_asked_for() {
+    let mut world = World::new(1);
+    let key = world.request(&session("teleop", 1000, "100 ms")).unwrap();
+    world.wait(1);
+    let now = world.now;
+    let dropped = |names: &str, packets| Exceeded {
+        session: names.into(),
+        device: "last".into(),
+        class: Class::High,
+        packets,
+        bytes: 100 * packets,
+    };
+    let tell = |world: &mut World, from: &str, to: &str, all: &[Exceeded]| {
+        for effect in world.broker(from).tell_excess(now, all) {
+            match effect {
+                Effect::Send(neighbour, message) if neighbour == to => {
+                    assert_eq!(world.broker(to).receive(now, from, message), []);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tell(&mut world, "base", "wan", &[dropped("robot/teleop, robot/other", 3), dropped("robot/other", 9)]);
+    let at_wan = [dropped("robot/teleop", 5), dropped("robot/teleop", 2), dropped("strange", 1)];
+    tell(&mut world, "wan", "robot", &at_wan);
+    let found = |world: &mut World, after| world.broker("robot").excess_of(now + Duration::from_secs(after), &key);
+    let expected = |domain: &str, packets, shared| {
+        let (domain, class, bytes) = (domain.into(), Class::High, 100 * packets);
+        DomainExcess { domain, class, packets, bytes, shared }
+    };
+    assert_eq!(found(&mut world, 0), [expected("wan", 7, false), expected("base", 3, true)]);
+    assert_eq!(found(&mut world, 34).len(), 2);
+    assert_eq!(found(&mut world, 35), [], "nobody tells it any more");
+    assert_eq!(world.broker("robot").tell_excess(now, &[]), [], "it comes from nobody");
+    // A neighbour says nothing of sessions that do not go to it.
+    let lie = agent::peer::Excess { first: "robot".into(), session: "near".into(), ..Default::default() };
+    world.broker("robot").receive(now, "wan", Message::Exceeded(vec![lie]));
+    assert_eq!(found(&mut world, 0), [], "and its last message counts");
+    let near = Key { session: "near".into(), ..key.clone() };
+    assert_eq!(world.broker("robot").excess_of(now, &near), []);
 }
 
 /// A rule for all domains is one for each: `wan` makes up none that is not behind it.

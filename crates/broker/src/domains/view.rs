@@ -162,6 +162,7 @@ impl Crossing {
             text: None,
             domains: self.domains(),
             offers: Vec::new(),
+            exceeded: Vec::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::CONTRACT;
 use crate::domains::{Crossing, Domains, Effect};
-use agent::peer::{Flow, Key, Menu, Message, Part, Said, Step, StepName, Thinned};
+use agent::peer::{Excess, Flow, Key, Menu, Message, Part, Said, Step, StepName, Thinned};
 use qos::Class;
 use qos::contract::Contract;
 use std::collections::{BTreeMap, VecDeque};
@@ -130,6 +130,8 @@ pub fn peers() -> Vec<Vec<u8>> {
         let sessions = scales.iter().map(|scale| (key(1), vec![*scale])).collect();
         Message::Thinned(Thinned { number, sessions, because: "slow".into() })
     };
+    let dropped = Excess { first: "robot".into(), session: "tele".into(), domain: "base".into(), ..Excess::default() };
+    let summaries = summaries + &line('1', &Message::Exceeded(vec![dropped]));
     let slow = line('1', &thinned(1, &[3])) + &line('0', &thinned(1, &[2])) + &line('1', &thinned(2, &[]));
     let whole = format!("{quote}{hold}{commit}");
     [

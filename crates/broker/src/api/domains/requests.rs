@@ -164,6 +164,7 @@ impl Broker {
             (session.state, session.because) = (state, (!all.is_empty()).then(|| all.join("; ")));
         }
         self.hosts().mark_set(&mut session.channels);
+        session.exceeded = crossings.domains().excess_of(self.now(), &one.key);
         session
     }
 
