@@ -96,6 +96,9 @@ pub struct Flow {
     /// The address of the subscriber's node, from a hold on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination: Option<IpAddr>,
+    /// Its publisher refuses samples beyond these.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub police: bool,
 }
 
 impl Flow {

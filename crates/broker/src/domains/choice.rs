@@ -23,6 +23,7 @@ pub(super) fn as_it_enters(flow: flow::Flow) -> Flow {
         source,
         scale_max,
         importance,
+        police,
         ..
     } = flow;
     let classes = flow.class.map_or_else(|| Class::ALL.to_vec(), |class| vec![class]);
@@ -48,6 +49,7 @@ pub(super) fn as_it_enters(flow: flow::Flow) -> Flow {
         deadline,
         source,
         destination: None,
+        police,
     }
 }
 

@@ -174,6 +174,23 @@ fn a_border_lets_in_what_is_admitted_by_the_addresses_of_its_hosts() {
     world.check("stopped");
 }
 
+/// Its agent gives the publisher the limit that the pipe's part is for; nobody else has its program.
+#[test]
+fn the_publisher_s_own_domain_polices_a_session_that_asks_for_it() {
+    let mut world = World::new(1);
+    let text = session("teleop", 1000, "100 ms");
+    let policed = text.replace("publisher", "jitter = \"25 ms\"\nburst = 2\npolice = true\npublisher");
+    for (text, expected) in [(text, None), (policed, Some("10Hz/2.25/1000B"))] {
+        let key = world.request(&text).unwrap();
+        world.wait(1);
+        assert_eq!(world.said(&key), Some(&Ok(())));
+        let police = |world: &mut World, name: &str| {
+            world.broker(name).channels_of(&key).first().and_then(|channel| channel.police.clone())
+        };
+        assert_eq!((police(&mut world, "robot").as_deref(), police(&mut world, "base")), (expected, None));
+    }
+}
+
 /// Borders of `wan` and `base` have dropped some of it: `robot`, where it was asked for, hears of both by `wan`.
 #[test]
 fn what_borders_have_dropped_of_a_session_is_known_where_it_was_asked_for() {

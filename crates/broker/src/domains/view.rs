@@ -4,6 +4,7 @@ use super::{Crossing, Domains, Neighbour, Phase};
 use agent::message::{DomainPart, Pipe, Session, SessionChannel, SessionState};
 use agent::peer::{Flow, Key, Menu};
 use qos::plan::Channel;
+use qos::priority::Policing;
 
 /// Mark of a name in another domain: `DOMAIN/NODE`.
 const ABROAD: char = '/';
@@ -105,6 +106,7 @@ impl Domains {
         let publisher = if is_first { flow.publisher.clone() } else { abroad(&crossing.key.first, &flow.publisher) };
         let node = if flow.domain == self.name { flow.node.clone() } else { abroad(&flow.domain, &flow.node) };
         let period = flow.period_at(scale).max(1);
+        let policing = || policing(flow, scale).map(|policing| policing.to_string());
         Some(Channel {
             topic: flow.topic.clone(),
             proxy: (scale > 1).then(|| publisher.clone()),
@@ -116,11 +118,19 @@ impl Domains {
             scale,
             rate_hz: Some(1e9 / period as f64),
             burst: Some(f64::from(flow.burst) + flow.jitter as f64 / period as f64),
+            police: (is_first && flow.police).then(policing).flatten(),
             bound_us: flow.bound.map(|ns| ns as f64 / 1e3),
             deadline_us: flow.deadline.map(|ns| ns as f64 / 1e3),
             ..Channel::default()
         })
     }
+}
+
+/// What a publisher may send if one of so many samples leaves it: the others of a burst are left out, and a late one makes the next one early.
+fn policing(flow: &Flow, scale: u32) -> Option<Policing> {
+    let period = flow.period_at(scale).max(1) as f64;
+    let at_once = 1.0 + (f64::from(flow.burst) - 1.0) / f64::from(scale.max(1)) + flow.jitter as f64 / period;
+    Policing::new(1e9 / period, at_once, flow.size)
 }
 
 impl Crossing {

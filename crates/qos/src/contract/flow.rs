@@ -43,6 +43,8 @@ pub struct Flow {
     pub scale_max: Option<u32>,
     /// The session's: lower ones give way first.
     pub importance: i64,
+    /// Its publisher refuses samples beyond these.
+    pub police: bool,
 }
 
 /// Most flows of a session.
@@ -148,6 +150,7 @@ fn flow(system: &System, contract: &Contract, index: usize) -> Result<Flow, Stri
         source: system.nodes[*publisher].address,
         scale_max: subscriber.scale_max,
         importance: 0,
+        police: topic.police,
     })
 }
 
@@ -163,7 +166,6 @@ fn possible(topic: &Topic, subscriber: &Subscriber) -> Result<(), String> {
             Err(format!("{name:?} states latency_budget: allowed through pipes are topics without it"))
         }
         () if topic.pace.is_some() => Err(format!("{name:?} states pace: allowed through pipes are topics without it")),
-        () if topic.police => Err(format!("{name:?} states police: allowed through pipes are topics without it")),
         () if topic.own_queue => Err(format!("{name:?} states own_queue: allowed through pipes are topics without it")),
         // Nobody on the way makes samples smaller.
         () if subscriber.picture.is_some() || subscriber.scaled_size.is_some() => {
@@ -204,7 +206,9 @@ mod tests {
         assert_eq!((&*flow.domain, &*flow.node, &*flow.subscriber), ("base", "desk", "/video@desk"));
         assert_eq!((flow.period, flow.jitter, flow.hand, flow.scale), (40_000_000, 1_000_000, 1_000_000, 2));
         assert_eq!((&*flow.publisher, flow.deadline), ("cam", Some(80_000_000)));
-        let inside = read(&video("", "node = \"home/border\"\n")).unwrap();
+        assert!(!flow.police);
+        let inside = read(&video("police = true\n", "node = \"home/border\"\n")).unwrap();
+        assert!(inside[0].police);
         assert_eq!((&*inside[0].domain, &*inside[0].node, &*inside[0].subscriber), ("home", "border", "/video@border"));
     }
 
