@@ -9,6 +9,7 @@
 //! | [`signature`] | statements that a party has signed |
 //! | [`accounts`] | who had how much, in lines that prove each other; pure |
 //! | [`client`] | requests to a broker |
+//! | `connection` | a connection to it whose packets are marked as control traffic |
 //! | [`queues`] | a plan on one of its hosts: the queues of its devices |
 //! | [`borders`] | the same at the borders of its domain: tunnels, and what may come in |
 //! | [`reconcile`] | the decisions: install, take away, repair, report; pure |
@@ -29,6 +30,8 @@ pub mod borders;
 mod carriers;
 #[cfg(feature = "tls")]
 pub mod client;
+#[cfg(feature = "tls")]
+mod connection;
 #[cfg(feature = "tls")]
 mod counters;
 #[cfg(feature = "tls")]
