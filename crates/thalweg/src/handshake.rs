@@ -8,6 +8,10 @@
 //!
 //! A refusal travels with its [`Reason`], which decides what the subscriber does next.
 
+mod acceptance;
+
+pub(crate) use acceptance::Acceptance;
+
 use crate::carrier::{self, Parameters};
 use crate::channel::proxy::{Provenance, Proxy};
 use crate::control::limits::{Refusal, check_port, check_text};
@@ -135,7 +139,7 @@ pub struct Accepted {
     pub flow: u32,
     /// Incarnation of the publisher's node: sequence numbers of another incarnation are unrelated.
     pub incarnation: u64,
-    /// Sequence number of the last sample published so far.
+    /// Sequence number of the last sample that was published before the channel joined: the channel brings those after it.
     pub last_seq: u64,
     /// Largest message in bytes.
     pub max_message: u32,

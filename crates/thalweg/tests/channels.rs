@@ -1,7 +1,8 @@
 //! Publishers and subscribers over every built-in carrier, in one process, through the real control plane.
 #![allow(clippy::unwrap_used)] // all of this is test
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use thalweg::codec::Raw;
 use thalweg::{Node, Settings};
@@ -62,6 +63,37 @@ fn samples_arrive_over_mcast() {
 #[test]
 fn samples_arrive_over_shm() {
     arrives_over("shm");
+}
+
+/// While samples are published: the first one that comes is the one after the last one before the channel joined its publisher.
+#[test]
+fn a_subscriber_knows_after_which_sample_its_channel_joined() {
+    for carrier in ["local", "shm", "tcp", "udp"] {
+        let realm = format!("joined-{carrier}");
+        let (a, b) = (node(&realm, "a"), node(&realm, "b"));
+        let port = a.publisher::<Raw>("/numbers").carriers([carrier]).queue(qos::Queue::KeepAll(10_000));
+        let mut publisher = port.open().unwrap();
+        let ended = Arc::new(AtomicBool::new(false));
+        let over = ended.clone();
+        let publishing = std::thread::spawn(move || {
+            while !over.load(Relaxed) {
+                for n in 0..8 {
+                    publisher.publish(&[n; 8]).unwrap();
+                }
+                std::thread::sleep(Duration::from_micros(300)); // the others need the processor, too
+            }
+        });
+        for _ in 0..5 {
+            let (tell, told) = mpsc::channel();
+            let builder = b.subscriber::<Raw>("/numbers").reliability(reliability(carrier)).carriers([carrier]);
+            let builder = builder.queue(qos::Queue::KeepAll(10_000));
+            let subscriber = builder.callback(move |sample| tell.send(*sample.info()).unwrap_or_default()).unwrap();
+            let first = told.recv_timeout(LONG).unwrap();
+            assert_eq!(subscriber.remote().joined_after(&first), Some(first.seq - 1), "{carrier}");
+        }
+        ended.store(true, Relaxed);
+        publishing.join().unwrap();
+    }
 }
 
 /// One subscriber is fed over four carriers at once (Y-05): each publisher names its own.

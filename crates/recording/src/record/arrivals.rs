@@ -1,4 +1,5 @@
-//! The numbers of one publisher's samples. A publisher counts its samples without gaps, so a number that does not come is a loss.
+//! The numbers of one publisher's samples. A publisher counts its samples without gaps, so a number that does not come is a loss: from the one on
+//! that follows the publisher's last sample when the recorder's channel joined it.
 
 use std::collections::VecDeque;
 use thalweg::SampleInfo;
@@ -34,7 +35,10 @@ const MOST_GAPS: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     incarnation: u64,
-    /// The number after the highest one that came; 0: none has come.
+    /// The lowest number that counts. It is the first one that the publisher sent here if `is_joined`, and the first one that came otherwise.
+    first: u64,
+    is_joined: bool,
+    /// The number after the highest one that came, or `first`; 0: neither is known.
     next: u64,
     /// Numbers that did not come, and whether they were missing a second ago.
     gaps: VecDeque<(u64, u64, bool)>,
@@ -43,16 +47,22 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Notes a sample that came. Samples before the first one are no loss: the recorder had not joined.
-    pub(super) fn note(&mut self, info: &SampleInfo) {
+    /// Notes a sample that came. `joined_after` gives the number of the publisher's last sample when the recorder's channel joined it, as soon as
+    /// that is known. Samples up to it are no loss.
+    pub(super) fn note(&mut self, info: &SampleInfo, joined_after: impl FnOnce() -> Option<u64>) {
         if info.incarnation != self.incarnation {
             self.settle_gaps(true); // another start of the publisher, which counts anew
-            (self.incarnation, self.next) = (info.incarnation, 0);
+            (self.incarnation, self.first, self.is_joined, self.next) = (info.incarnation, 0, false, 0);
+        }
+        if !self.is_joined
+            && let Some(after) = joined_after()
+        {
+            self.join_at(after.saturating_add(1));
         }
         if info.seq < self.next {
             return self.close_gap(info.seq);
         }
-        if info.historical {
+        if info.historical && !self.is_joined {
             return; // of a history, which need not be without gaps
         }
         if self.next > 0 && info.seq > self.next {
@@ -61,7 +71,21 @@ impl Arrivals {
                 self.lose_oldest();
             }
         }
+        if self.next == 0 {
+            self.first = info.seq;
+        }
         self.next = info.seq.saturating_add(1);
+    }
+
+    /// Numbers from `first` on count.
+    fn join_at(&mut self, first: u64) {
+        self.is_joined = true;
+        if self.next == 0 {
+            self.next = first;
+        } else if first < self.first {
+            self.gaps.push_front((first, self.first - 1, false)); // samples came before this was known
+        }
+        self.first = first;
     }
 
     /// Notes that the recorder drops a sample.
@@ -131,6 +155,10 @@ mod tests {
         }
     }
 
+    fn unknown() -> Option<u64> {
+        None
+    }
+
     fn span(first: u64, last: u64, count: u64) -> Span {
         Span { first, last, count }
     }
@@ -138,10 +166,10 @@ mod tests {
     #[test]
     fn a_gap_is_a_loss_after_a_second_unless_it_closes() {
         let mut arrivals = Arrivals::default();
-        [7, 8, 12, 15].iter().for_each(|seq| arrivals.note(&sample(1, *seq)));
+        [7, 8, 12, 15].iter().for_each(|seq| arrivals.note(&sample(1, *seq), unknown));
         assert_eq!(arrivals.take(false), (Span::default(), Span::default()), "9 to 11, 13 and 14 may come");
-        arrivals.note(&sample(1, 10));
-        arrivals.note(&sample(1, 18));
+        arrivals.note(&sample(1, 10), unknown);
+        arrivals.note(&sample(1, 18), unknown);
         arrivals.drop_sample(18);
         assert_eq!(arrivals.take(false), (span(9, 14, 4), span(18, 18, 1)), "16 and 17 may come");
         assert_eq!(arrivals.take(true), (span(16, 17, 2), Span::default()));
@@ -150,16 +178,49 @@ mod tests {
     #[test]
     fn another_start_of_the_publisher_counts_anew_and_history_has_gaps() {
         let mut arrivals = Arrivals::default();
-        arrivals.note(&SampleInfo { historical: true, ..sample(1, 2) });
-        [1, 3].iter().for_each(|seq| arrivals.note(&SampleInfo { seq: 10 * seq, ..sample(1, 0) }));
-        [1, 2].iter().for_each(|seq| arrivals.note(&sample(2, *seq)));
+        arrivals.note(&SampleInfo { historical: true, ..sample(1, 2) }, unknown);
+        [1, 3].iter().for_each(|seq| arrivals.note(&sample(1, 10 * seq), unknown));
+        [1, 2].iter().for_each(|seq| arrivals.note(&sample(2, *seq), unknown));
         assert_eq!(arrivals.take(true), (span(11, 29, 19), Span::default()));
+    }
+
+    #[test]
+    fn what_is_lost_before_the_first_sample_counts_from_the_join_on() {
+        let mut arrivals = Arrivals::default();
+        arrivals.note(&sample(1, 9), || Some(10)); // of another member's group: it was published before
+        arrivals.note(&sample(1, 13), || panic!("it is known"));
+        assert_eq!(arrivals.take(false), Default::default(), "11 and 12 may come");
+        arrivals.note(&sample(1, 12), unknown);
+        assert_eq!(arrivals.take(true).0, span(11, 11, 1));
+        arrivals.note(&sample(2, 3), || Some(0));
+        assert_eq!(arrivals.take(true).0, span(1, 2, 2), "another start, and another join");
+        arrivals.note(&sample(3, 1), || Some(0));
+        assert_eq!(arrivals.take(true).0, span(0, 0, 0));
+    }
+
+    #[test]
+    fn a_join_that_is_known_late_counts_the_same() {
+        let mut arrivals = Arrivals::default();
+        arrivals.note(&sample(1, 5), unknown);
+        arrivals.note(&sample(1, 7), || Some(2));
+        assert_eq!(arrivals.take(true).0, span(3, 6, 3));
+    }
+
+    #[test]
+    fn a_history_fills_gaps_behind_the_join_and_makes_none_before_it() {
+        let historical = |seq| SampleInfo { historical: true, ..sample(1, seq) };
+        let mut arrivals = Arrivals::default();
+        [2, 9].iter().for_each(|seq| arrivals.note(&historical(*seq), || Some(10)));
+        [11, 12].iter().for_each(|seq| arrivals.note(&historical(*seq), unknown));
+        arrivals.note(&sample(1, 15), unknown);
+        arrivals.note(&historical(13), unknown);
+        assert_eq!(arrivals.take(true).0, span(14, 14, 1));
     }
 
     #[test]
     fn gaps_are_bounded() {
         let mut arrivals = Arrivals::default();
-        (0..=2 * MOST_GAPS as u64 + 1).for_each(|n| arrivals.note(&sample(1, 1 + 2 * n)));
+        (0..=2 * MOST_GAPS as u64 + 1).for_each(|n| arrivals.note(&sample(1, 1 + 2 * n), unknown));
         assert_eq!(arrivals.gaps.len(), MOST_GAPS);
         assert_eq!(arrivals.take(true).0.count, 2 * MOST_GAPS as u64 + 1);
     }
@@ -169,7 +230,7 @@ mod tests {
         #[test]
         fn every_number_that_does_not_come_is_lost(order in prop::collection::vec(1u64..200, 1..100)) {
             let (mut arrivals, mut came, mut highest) = (Arrivals::default(), BTreeSet::new(), 0);
-            order.iter().for_each(|seq| arrivals.note(&sample(1, *seq)));
+            order.iter().for_each(|seq| arrivals.note(&sample(1, *seq), unknown));
             for seq in order.iter().filter(|seq| **seq >= order[0]) {
                 came.insert(*seq);
                 highest = highest.max(*seq);

@@ -117,9 +117,16 @@ impl Intake {
         state.of_topic.len() - 1
     }
 
-    /// Takes a sample, or drops and counts it. Called where it was received; waits for nothing but the lock.
-    pub(super) fn take(&self, topic: usize, info: &SampleInfo, bytes: &[u8]) {
-        if !self.reserve(topic, info, bytes.len() as u64 + SAMPLE) {
+    /// Takes a sample, or drops and counts it. Called where it was received; waits for nothing but the lock. `joined_after`: see
+    /// [`Arrivals::note`].
+    pub(super) fn take(
+        &self,
+        topic: usize,
+        info: &SampleInfo,
+        bytes: &[u8],
+        joined_after: impl FnOnce() -> Option<u64>,
+    ) {
+        if !self.reserve((topic, bytes.len() as u64 + SAMPLE), info, joined_after) {
             return;
         }
         // The copy is made without the lock.
@@ -134,7 +141,12 @@ impl Intake {
         self.news.notify_one();
     }
 
-    fn reserve(&self, topic: usize, info: &SampleInfo, cost: u64) -> bool {
+    fn reserve(
+        &self,
+        (topic, cost): (usize, u64),
+        info: &SampleInfo,
+        joined_after: impl FnOnce() -> Option<u64>,
+    ) -> bool {
         let mut state = self.lock();
         let is_after = |end_ns: u64| info.same_clock && info.source_ns > end_ns;
         if state.closed || state.end_ns.is_some_and(is_after) {
@@ -145,7 +157,7 @@ impl Intake {
         let port = PortRef { node: info.node, port: info.port };
         let first = || Publisher { topic, first: *info, arrivals: Arrivals::default() };
         let arrivals = &mut state.publishers.entry(port).or_insert_with(first).arrivals;
-        arrivals.note(info);
+        arrivals.note(info, joined_after);
         if !admitted {
             arrivals.drop_sample(info.seq);
             return false;
@@ -249,6 +261,10 @@ mod tests {
         }
     }
 
+    fn unknown() -> Option<u64> {
+        None
+    }
+
     fn taken(intake: &Intake) -> Vec<(usize, u64)> {
         let mut batch = Vec::new();
         intake.next(&mut batch, Duration::ZERO);
@@ -261,12 +277,12 @@ mod tests {
     fn a_full_queue_drops_the_new_sample_and_counts_it() {
         let intake = Intake::new(4 * (100 + SAMPLE));
         let topic = intake.add_topic();
-        (1..=6).for_each(|seq| intake.take(topic, &sample(1, seq), &[0; 100]));
+        (1..=6).for_each(|seq| intake.take(topic, &sample(1, seq), &[0; 100], unknown));
         let [Lacking { lost, dropped, .. }] = intake.take_losses(true)[..] else { panic!("one publisher") };
         // The share of an only topic is all of the memory.
         assert_eq!((lost, dropped), (Span::default(), Span { first: 5, last: 6, count: 2 }));
         assert_eq!(taken(&intake), [1, 2, 3, 4].map(|seq| (topic, seq)));
-        intake.take(topic, &sample(1, 7), &[0; 100]);
+        intake.take(topic, &sample(1, 7), &[0; 100], unknown);
         assert_eq!((taken(&intake), intake.take_losses(true)), (vec![(topic, 7)], vec![]), "a drop is no gap");
     }
 
@@ -274,8 +290,8 @@ mod tests {
     fn a_big_topic_leaves_room_to_a_small_one() {
         let intake = Intake::new(1 << 20);
         let (big, small) = (intake.add_topic(), intake.add_topic());
-        (1..=2000).for_each(|seq| intake.take(big, &sample(1, seq), &[0; 1000]));
-        (1..=100).for_each(|seq| intake.take(small, &sample(2, seq), &[0; 8]));
+        (1..=2000).for_each(|seq| intake.take(big, &sample(1, seq), &[0; 1000], unknown));
+        (1..=100).for_each(|seq| intake.take(small, &sample(2, seq), &[0; 8], unknown));
         let losses = intake.take_losses(true);
         assert!(losses.iter().all(|lacking| lacking.topic == big), "{losses:?}");
         let state = intake.lock();
@@ -287,9 +303,9 @@ mod tests {
     fn an_empty_queue_takes_a_sample_of_any_size_and_a_closed_one_none() {
         let intake = Intake::new(10);
         let topic = intake.add_topic();
-        intake.take(topic, &sample(1, 1), &[0; 100]);
+        intake.take(topic, &sample(1, 1), &[0; 100], unknown);
         intake.close();
-        intake.take(topic, &sample(1, 2), &[]);
+        intake.take(topic, &sample(1, 2), &[], unknown);
         let mut batch = Vec::new();
         assert!(intake.next(&mut batch, Duration::ZERO) && batch.len() == 1, "what was taken is written");
         assert!(!intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
@@ -300,14 +316,14 @@ mod tests {
     fn what_waits_is_taken_in_one_step_and_its_room_given_back_as_it_is_written() {
         let intake = Intake::new(1 << 20);
         let (topic, count, mut batch) = (intake.add_topic(), BATCH as u64 + 2, Vec::new());
-        (1..=count).for_each(|seq| intake.take(topic, &sample(1, seq), &[]));
+        (1..=count).for_each(|seq| intake.take(topic, &sample(1, seq), &[], unknown));
         let mut next = |intake: &Intake| {
             assert!(intake.next(&mut batch, Duration::ZERO));
             let state = intake.lock();
             (batch.len(), state.waiting.len(), state.bytes)
         };
         assert_eq!(next(&intake), (BATCH, 0, count * SAMPLE));
-        intake.take(topic, &sample(1, count + 1), &[]);
+        intake.take(topic, &sample(1, count + 1), &[], unknown);
         assert_eq!(next(&intake), (2, 1, 3 * SAMPLE), "those that came first");
         assert_eq!(next(&intake), (1, 0, SAMPLE));
         assert_eq!(next(&intake), (0, 0, 0));
@@ -317,7 +333,7 @@ mod tests {
     fn what_is_being_copied_when_the_queue_closes_is_written() {
         let intake = Intake::new(1 << 20);
         let (topic, info, mut batch) = (intake.add_topic(), sample(1, 1), Vec::new());
-        assert!(intake.reserve(topic, &info, SAMPLE));
+        assert!(intake.reserve((topic, SAMPLE), &info, unknown));
         intake.close();
         assert!(intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
         intake.put(Waiting { topic, info, bytes: Vec::new() });
@@ -330,9 +346,9 @@ mod tests {
         let intake = Intake::new(1 << 20);
         let topic = intake.add_topic();
         intake.settle(Duration::ZERO, LONG);
-        intake.take(topic, &sample(1, 1), &[]);
-        intake.take(topic, &SampleInfo { source_ns: u64::MAX, ..sample(1, 2) }, &[]);
-        intake.take(topic, &SampleInfo { source_ns: u64::MAX, same_clock: false, ..sample(2, 7) }, &[]);
+        intake.take(topic, &sample(1, 1), &[], unknown);
+        intake.take(topic, &SampleInfo { source_ns: u64::MAX, ..sample(1, 2) }, &[], unknown);
+        intake.take(topic, &SampleInfo { source_ns: u64::MAX, same_clock: false, ..sample(2, 7) }, &[], unknown);
         assert_eq!(taken(&intake), [(topic, 1), (topic, 7)], "the clock of the last one is another");
         assert!(intake.take_losses(true).is_empty());
     }

@@ -3,15 +3,19 @@
 use super::intake::Intake;
 use super::storage::Storage;
 use super::topics::{Topics, Wanted};
+use super::{Lost, Summary};
 use crate::Result;
 use crate::file::{ClockAnchor, Files, LOSSES, Limits, Loss, Output, Place, Store};
 use qos::Qos;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg::codec::Raw;
-use thalweg::{Change, Node, SampleInfo, Settings};
+use thalweg::monitor::{Monitor, Seen, Verdict};
+use thalweg::{Change, Node, Publisher, SampleInfo, Settings};
 
 pub(super) const LONG: Duration = Duration::from_secs(30);
 
@@ -66,36 +70,85 @@ fn node(realm: &str, name: &str) -> Node {
     Node::with_settings(Settings { name: name.to_owned(), realm, ..Settings::default() }).unwrap()
 }
 
-/// While the disk stands still the publisher goes on, and what found no room in memory is counted, in the file, too.
-#[test]
-fn a_disk_that_stands_still_holds_up_no_publisher() {
-    const SAMPLES: u64 = 64;
-    let (publishing, recording, disk) = (node("still", "publishing"), node("still", "recording"), Still::default());
-    let mut publisher = publishing.publisher::<Raw>("/a").open().unwrap();
+/// The topics of a node, on the way to a disk.
+fn begin(recording: &Node, disk: &Still) -> (Arc<Topics>, Arc<Intake>, JoinHandle<Summary>) {
     let intake = Arc::new(Intake::new(1 << 20));
     let wanted = Wanted { topics: vec!["/**".to_owned()], exclude: Vec::new() };
     let topics = Arc::new(Topics::new(recording.clone(), wanted, intake.clone(), None));
     let anchor = ClockAnchor { clock: "clock".into(), monotonic_ns: 0, wall_ns: 0 };
     let output = Output::create(disk.clone(), Limits::default(), anchor, Vec::new()).unwrap();
     let storage = Storage::new(output, topics.clone(), intake.clone());
-    let storage = std::thread::spawn(move || storage.run());
+    (topics, intake, std::thread::spawn(move || storage.run()))
+}
+
+/// Subscribes to what a node publishes, once it is known.
+fn join(topics: &Topics, recording: &Node, publishing: &Node) {
     let known =
         || recording.nodes().iter().any(|document| document.node == publishing.id() && !document.ports.is_empty());
     assert!(recording.wait_until(LONG, known));
     topics.look();
+}
+
+fn until_came(intake: &Intake, last: u64) {
+    let mut waits = (0..300).map(|_| std::thread::sleep(Duration::from_millis(100)));
+    assert!(waits.any(|()| intake.highest() == last), "{} came last", intake.highest());
+}
+
+fn publish(publisher: &mut Publisher<Raw>, count: u32) {
+    for _ in 0..count {
+        publisher.publish(&[7; 8]).unwrap();
+    }
+}
+
+/// Lets samples with these numbers go no further.
+struct Drops(RangeInclusive<u64>);
+
+impl Monitor for Drops {
+    fn kind(&self) -> &str {
+        "drops"
+    }
+
+    fn sample(&mut self, sample: &Seen<'_>, _: &mut Vec<u8>) -> Verdict {
+        if self.0.contains(&sample.seq) { Verdict::Drop } else { Verdict::Pass }
+    }
+}
+
+/// The recorder joins after the second sample, and the sixth is the first one that comes.
+#[test]
+fn what_is_lost_between_the_join_and_the_first_sample_is_counted() {
+    for carrier in ["local", "shm", "tcp", "udp"] {
+        let (publishing, recording) = (node(carrier, "publishing"), node(carrier, "recording"));
+        let publisher = publishing.publisher::<Raw>("/a").carriers([carrier]).monitor(Drops(3..=5));
+        let mut publisher = publisher.open().unwrap();
+        publish(&mut publisher, 2);
+        let disk = Still::default();
+        disk.release();
+        let (topics, intake, storage) = begin(&recording, &disk);
+        join(&topics, &recording, &publishing);
+        assert!(publisher.wait_connected(1, LONG), "{carrier}");
+        publish(&mut publisher, 4);
+        until_came(&intake, 6);
+        intake.close();
+        let summary = storage.join().unwrap();
+        let [channel] = &summary.channels[..] else { panic!("{carrier}: {summary:?}") };
+        assert_eq!((channel.samples, channel.lost), (1, Lost { publisher: 3, ..Lost::default() }), "{carrier}");
+    }
+}
+
+/// While the disk stands still the publisher goes on, and what found no room in memory is counted, in the file, too.
+#[test]
+fn a_disk_that_stands_still_holds_up_no_publisher() {
+    const SAMPLES: u64 = 64;
+    let (publishing, recording, disk) = (node("still", "publishing"), node("still", "recording"), Still::default());
+    let mut publisher = publishing.publisher::<Raw>("/a").open().unwrap();
+    let (topics, intake, storage) = begin(&recording, &disk);
+    join(&topics, &recording, &publishing);
     assert!(publisher.wait_connected(1, LONG));
-    let until_came = |last: u64| {
-        let mut waits = (0..300).map(|_| std::thread::sleep(Duration::from_millis(100)));
-        assert!(waits.any(|()| intake.highest() == last), "{} came last", intake.highest());
-    };
-    // What is lost counts from the first sample that came.
-    publisher.publish(&[7; 256 << 10]).unwrap();
-    until_came(1);
-    for _ in 1..SAMPLES {
+    for _ in 0..SAMPLES {
         publisher.publish(&[7; 256 << 10]).unwrap();
     }
     // The queues between the two keep the last sample, whatever they drop.
-    until_came(SAMPLES);
+    until_came(&intake, SAMPLES);
     disk.release();
     intake.close();
     let summary = storage.join().unwrap();

@@ -7,14 +7,14 @@ use qos::priority::{Change, Changes, Mark, PrioritySettings, Scheduling};
 use qos::{Class, Durability, PolicyName, Qos, Reliability};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use thalweg::admin::Request;
 use thalweg::clock::ClockOffset;
 use thalweg::codec::{TypeDescription, Untyped};
 use thalweg::control::matching::topic_matches;
 use thalweg::control::{Direction, Document, NodeId, PortInfo};
-use thalweg::{Node, PortRef, SampleInfo, Subscriber};
+use thalweg::{Node, PortRef, Remote, SampleInfo, Subscriber};
 
 /// Time that another node may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
@@ -150,7 +150,14 @@ impl Topics {
         let mark = Some(Mark::Class(Class::Low));
         let priority = PrioritySettings { mark, sched: self.receiving, ..PrioritySettings::default() };
         let builder = self.node.subscriber::<Untyped>(topic).qos(request).priority(priority);
-        let subscriber = builder.callback(move |sample| intake.take(index, sample.info(), &sample))?;
+        // Samples may come before the subscriber is at hand: then the intake asks again.
+        let own = Arc::new(OnceLock::<Remote>::new());
+        let joined = own.clone();
+        let subscriber = builder.callback(move |sample| {
+            let joined_after = || joined.get().and_then(|own| own.joined_after(sample.info()));
+            intake.take(index, sample.info(), &sample, joined_after);
+        })?;
+        let _ = own.set(subscriber.remote());
         recorded.insert(topic.to_owned(), Recorded { index, subscriber });
         Ok(())
     }

@@ -102,6 +102,8 @@ pub struct Channel {
     /// At the subscriber of a reopened channel: the last sample of the channel before. Samples between it and the first live one
     /// are lost unless a history brings them.
     pub(crate) resumes_after: Option<u64>,
+    /// The number of the publisher's last sample when the channel joined it: later ones are sent on it. Empty until this end knows.
+    pub(crate) joined_after: Arc<OnceLock<u64>>,
     /// The account of the peer at the other end: samples that wait here for it or from it are charged to it.
     pub(crate) account: Arc<Account>,
     /// Its counters.
@@ -165,6 +167,7 @@ impl Channel {
             sends: None,
             policer: Default::default(),
             resumes_after: None,
+            joined_after: Default::default(),
             account,
             gate: Default::default(),
             counters: Default::default(),

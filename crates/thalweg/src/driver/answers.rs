@@ -167,7 +167,7 @@ impl Control {
         self.prioritise_sent(&channel, &way, &entry);
         let token = self.watch_served(entry, channel.clone());
         let id = channel.id;
-        let ready: crate::port::Reply = Box::new(move || begin.ready(pair, id));
+        let ready: crate::port::Reply = Box::new(move |_| begin.ready(pair, id));
         self.attach_now(PendingAttach { publisher_port, channel, way, token, answer: Some(ready) });
     }
 

@@ -172,7 +172,8 @@ impl Control {
     pub(super) fn expect_samples_of(&mut self, channel: &Channel, subscriber_port: &dyn AnySubscriber) {
         let Some(wanted) = self.matching.get(&(channel.publisher, channel.subscriber)) else { return };
         let PortInfo { name, topic, message, .. } = wanted.publisher.clone();
-        subscriber_port.publishers().add(channel.publisher, PublisherInfo { name, topic, message });
+        let joined = (channel.incarnation, channel.joined_after.clone());
+        subscriber_port.publishers().add(channel.publisher, joined, PublisherInfo { name, topic, message });
         let Some(histories) = subscriber_port.histories() else { return };
         let PortRef { node, port } = channel.publisher;
         let clock = self.state.directory().node(node).map(|there| there.clock.clone()).unwrap_or_default();

@@ -320,6 +320,7 @@ impl Control {
         }
         let channel = self.channel(pair, ports, (&handshake.carrier, same_clock), accepted.incarnation, account);
         let mut channel = self.scaled(channel, &handshake.proxy, &accepted);
+        let _ = channel.joined_after.set(accepted.last_seq);
         if resume_after > 0
             && !handshake.moves
             && !handshake.proxy.place_is_relay()

@@ -21,7 +21,7 @@ use crate::channel::ring::Ring;
 use crate::channel::{Channel, PortRef};
 use crate::control::matching::Subject;
 use crate::control::{NodeId, Peer};
-use crate::handshake::{self, Accepted, Answer, Reason, Refused, Request};
+use crate::handshake::{self, Acceptance, Accepted, Answer, Reason, Refused, Request};
 use crate::port::{AnyPublisher, Reply, Way};
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
@@ -311,8 +311,9 @@ pub(super) fn ends(request: &Request) -> super::matching::Pair {
 /// stream shows as well.
 fn reply(stream: Arc<impl AsFd + Send + Sync + 'static>, accepted: Accepted, descriptors: Vec<OwnedFd>) -> Reply {
     // The answer is packed now, because it is sent while the port is locked.
-    let bytes = handshake::pack(&Answer::Accepted(accepted)).unwrap_or_default();
-    Box::new(move || {
+    let acceptance = Acceptance::pack(accepted);
+    Box::new(move |last_seq| {
+        let bytes = acceptance.map(|acceptance| acceptance.after(last_seq)).unwrap_or_default();
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let _ = linux::socket::send_with_descriptors(stream.as_fd(), &bytes, &descriptors);
     })

@@ -17,8 +17,8 @@ use qos::Durability::Volatile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An answer to a subscriber that is sent once.
-pub(crate) type Reply = Box<dyn FnOnce() + Send>;
+/// An answer to a subscriber that is sent once, with the number of the last sample before its channel joined.
+pub(crate) type Reply = Box<dyn FnOnce(u64) + Send>;
 
 /// The pending joins and leaves of one port.
 pub(super) struct Joins<M: Message> {
@@ -51,6 +51,8 @@ enum Done<M: Message> {
     /// The channel joined. With the answer, if it may follow the first sample, and unneeded memory, to be freed elsewhere.
     Joined {
         answer: Option<Reply>,
+        /// The number of the last sample before.
+        after: u64,
         _room: Vec<Attached<M>>,
         _spare: Pool,
         /// The channel that gave way to it.
@@ -210,17 +212,17 @@ impl<M: Message> PublisherPort<M> {
                 }
             }
             Done::Left(_) => {}
-            Done::Joined { answer, replaced, .. } => self.tell_joined(answer, replaced),
+            Done::Joined { answer, after, replaced, .. } => self.tell_joined(answer, after, replaced),
         }
     }
 
     /// A channel joined: what gave way to it ends, and its subscriber gets the answer, unless it has it already.
-    fn tell_joined(&self, answer: Option<Reply>, replaced: Option<Attached<M>>) {
+    fn tell_joined(&self, answer: Option<Reply>, after: u64, replaced: Option<Attached<M>>) {
         if let Some(replaced) = replaced {
             self.channels.lock().retain(|channel| channel.id != replaced.channel.id);
             self.finish(Done::Left(Some(replaced)));
         }
-        answer.into_iter().for_each(|answer| answer());
+        answer.into_iter().for_each(|answer| answer(after));
     }
 
     /// The port closes: drops the pending joins. Channels that have joined count as connected, and may have samples: subscribers without an
@@ -291,6 +293,9 @@ impl<M: Message> PublisherPort<M> {
         if let (TypedWay::Local(subscriber), None) = (&way, channel.replaces) {
             self.give_history(&channel, subscriber.as_ref());
         }
+        // Not the state's number: a relay's port that has sent nothing yet begins behind its source's last sample.
+        let after = self.published.load(Ordering::Relaxed);
+        let _ = channel.joined_after.set(after);
         let (older, ring) = (channel.replaces, matches!(way, TypedWay::Ring(_)));
         let heir = if let TypedWay::Flow(flow) = &way { Some(flow.clone()) } else { None };
         state.attached.push(Attached { channel, way });
@@ -299,14 +304,14 @@ impl<M: Message> PublisherPort<M> {
         let replaced = older.and_then(|id| self.leave(state, id));
         // Before a sample can follow it on the same stream; those of a ring wait until it is read.
         if let Some(answer) = answer.take_if(|_| !ring) {
-            answer();
+            answer(after);
         }
         if let (Some(heir), Some(Attached { way: TypedWay::Flow(older), .. })) = (heir, &replaced)
             && older.is_cut_off()
         {
             heir.take_over(older);
         }
-        Done::Joined { answer, _room: room, _spare: spare, replaced }
+        Done::Joined { answer, after, _room: room, _spare: spare, replaced }
     }
 
     /// A late joiner of this process gets the history between two samples: it shares the messages.

@@ -2,23 +2,25 @@
 
 mod deliver;
 mod mailbox;
+mod publishers;
 mod waiting;
 
+pub use publishers::PublisherInfo;
 pub(crate) use waiting::Rejection;
 
 use super::monitor::slot::MonitorSlot;
 use super::{Histories, Judge, PolicyCounts, Sample, judge_of_subscriber, kept_at_subscriber};
 use crate::channel::inbound::Inbound;
 use crate::channel::memory::Memory;
-use crate::channel::{Channel, ChannelReport, Deliver, End, InstanceReport, PortRef, SampleInfo};
-use crate::codec::{Message, TypeDescription, WHOLE_TOPIC};
+use crate::channel::{Channel, ChannelReport, Deliver, End, InstanceReport, SampleInfo};
+use crate::codec::{Message, WHOLE_TOPIC};
 use crate::control::PortInfo;
 use crate::event::{Event, Events};
 use linux::lock::PiMutex;
 use mailbox::{Mailbox, RoomWaiters};
+use publishers::Publishers;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use waiting::{Rejected, Waiting};
@@ -342,59 +344,4 @@ pub struct SubscriberState {
     pub policies: PolicyCounts,
     /// The instances of a keyed topic that missed most deadlines, the worst first.
     pub late: Vec<InstanceReport>,
-}
-
-/// A publisher as it described itself when the channel opened.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PublisherInfo {
-    /// Its name.
-    pub name: String,
-    /// The topic.
-    pub topic: String,
-    /// The type of its samples.
-    pub message: TypeDescription,
-}
-
-#[derive(Default)]
-pub(crate) struct Publishers(PiMutex<VecDeque<(PortRef, Arc<PublisherInfo>)>>);
-
-impl Publishers {
-    /// Notes that a channel from `publisher` opens, before its first sample.
-    pub(crate) fn add(&self, publisher: PortRef, info: PublisherInfo) {
-        let mut known = self.0.lock();
-        known.retain(|(other, _)| *other != publisher);
-        if known.len() == MOST_PUBLISHERS {
-            known.pop_front();
-        }
-        known.push_back((publisher, Arc::new(info)));
-    }
-
-    pub(crate) fn get(&self, publisher: PortRef) -> Option<Arc<PublisherInfo>> {
-        let known = self.0.lock();
-        known.iter().rev().find(|(other, _)| *other == publisher).map(|(_, info)| info.clone())
-    }
-}
-
-/// The most publishers that are remembered; the one whose channel opened longest ago is forgotten first. A subscriber to a
-/// pattern of more topics finds the present ones in their nodes' documents.
-const MOST_PUBLISHERS: usize = 16;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::control::{NodeId, PortId};
-
-    #[test]
-    fn the_newest_are_remembered() {
-        let publishers = Publishers::default();
-        let at = |number: usize| PortRef { node: NodeId(1), port: PortId(number as u32) };
-        let info = |number: usize| PublisherInfo {
-            name: format!("/p{number}"),
-            topic: "/t".to_owned(),
-            message: TypeDescription::opaque("t"),
-        };
-        (0..=MOST_PUBLISHERS).for_each(|n| publishers.add(at(n), info(n)));
-        assert_eq!(publishers.get(at(0)), None);
-        assert_eq!(publishers.get(at(MOST_PUBLISHERS)).unwrap().name, format!("/p{MOST_PUBLISHERS}"));
-    }
 }
