@@ -1,12 +1,21 @@
 //! The samples between the threads that receive and the one that writes, in bounded memory. When it is full, new samples are dropped.
 //!
-//! The thread that writes may be stopped at any step, for as long as others want its processor, and threads that receive wait for a lock that it
-//! holds. So it does little under the lock: it takes all that wait in one step, and counts the room that it gives back before.
+//! The thread that writes may be stopped at any step, for as long as others want its processor. So it holds nothing for which a thread that receives
+//! waits: samples come to it in a queue without a lock, and it gives their room back by atomic counters. The lock of the numbers is that of the
+//! threads that receive, and of the one that looks after topics. The thread that writes takes it when the recording is over, and nobody
+//! receives. What the two still share is the allocator: its lock is held while the bytes of a sample are freed.
+
+#[cfg(test)]
+mod tests;
 
 use super::arrivals::{Arrivals, Span};
 use linux::clock::monotonic_ns;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use thalweg::{PortRef, SampleInfo};
 
@@ -21,21 +30,57 @@ pub(super) struct Waiting {
     pub(super) topic: usize,
     pub(super) info: SampleInfo,
     pub(super) bytes: Vec<u8>,
+    _room: Room,
 }
 
-impl Waiting {
-    fn cost(&self) -> u64 {
-        self.bytes.len() as u64 + SAMPLE
+/// Bytes that wait or are written now: of one topic, and of all.
+struct Bytes {
+    own: AtomicU64,
+    all: Arc<AtomicU64>,
+}
+
+/// The room of a sample. Whoever drops it gives it back.
+struct Room {
+    of: Arc<Bytes>,
+    cost: u64,
+}
+
+impl Room {
+    fn new(of: &Arc<Bytes>, cost: u64) -> Self {
+        of.own.fetch_add(cost, Relaxed);
+        of.all.fetch_add(cost, Relaxed);
+        Self { of: of.clone(), cost }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.of.own.fetch_sub(self.cost, Relaxed);
+        self.of.all.fetch_sub(self.cost, Relaxed);
     }
 }
 
 /// The queue of all topics.
 pub(super) struct Intake {
     memory: u64,
+    /// Bytes that wait or are written now.
+    bytes: Arc<AtomicU64>,
     state: Mutex<State>,
-    /// Samples that the thread that writes has taken, and not yet written. Nobody else locks it.
-    taken: Mutex<VecDeque<Waiting>>,
-    news: Condvar,
+    /// Threads that may be about to hand over a sample.
+    taking: AtomicUsize,
+    closed: AtomicBool,
+    samples: Sender<Waiting>,
+    lacking: Sender<Lacking>,
+    /// The thread that writes has this. Nobody else locks it.
+    arrived: Mutex<Arrived>,
+    /// The thread that writes, once it has looked for samples.
+    writer: OnceLock<Thread>,
+}
+
+/// The other ends of the queues.
+struct Arrived {
+    samples: Receiver<Waiting>,
+    lacking: Receiver<Lacking>,
 }
 
 /// A publisher whose samples came.
@@ -56,65 +101,52 @@ pub(super) struct Lacking {
     pub(super) lost: Span,
     /// Dropped here.
     pub(super) dropped: Span,
+    /// What the channel has counted as lost on the way by now.
+    pub(super) on_the_way: u64,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Waiting>,
-    /// Bytes that wait or are written now.
-    bytes: u64,
-    /// The same by topic.
-    of_topic: Vec<u64>,
+    topics: Vec<Arc<Bytes>>,
     publishers: HashMap<PortRef, Publisher>,
-    /// Samples that have room, and are being copied.
-    copying: usize,
     /// Samples that came.
     came: u64,
     /// The recording ends with what was published by then.
     end_ns: Option<u64>,
-    closed: bool,
 }
 
 impl State {
-    /// `true` if no further sample will wait.
-    fn is_over(&self) -> bool {
-        self.closed && self.copying == 0
-    }
-
     /// `true` if a sample has room. A topic beyond its share leaves the last eighth to the others.
-    fn admits(&self, topic: usize, cost: u64, memory: u64) -> bool {
-        let share = memory / self.of_topic.len().max(1) as u64;
-        let own = self.of_topic.get(topic).copied().unwrap_or(0);
+    fn admits(&self, bytes: &Bytes, cost: u64, memory: u64) -> bool {
+        let share = memory / self.topics.len().max(1) as u64;
+        let (own, all) = (bytes.own.load(Relaxed), bytes.all.load(Relaxed));
         let most = if own.saturating_add(cost) > share { memory - memory / 8 } else { memory };
-        self.bytes.saturating_add(cost) <= most || self.bytes == 0
-    }
-
-    fn charge(&mut self, topic: usize, cost: u64) {
-        self.bytes += cost;
-        if let Some(own) = self.of_topic.get_mut(topic) {
-            *own += cost;
-        }
-    }
-
-    fn release(&mut self, topic: usize, cost: u64) {
-        self.bytes = self.bytes.saturating_sub(cost);
-        if let Some(own) = self.of_topic.get_mut(topic) {
-            *own = own.saturating_sub(cost);
-        }
+        all.saturating_add(cost) <= most || all == 0
     }
 }
 
 impl Intake {
     /// A queue of at most so many bytes; empty, it takes one sample of any size.
     pub(super) fn new(memory: u64) -> Self {
-        Self { memory, state: Mutex::default(), taken: Mutex::default(), news: Condvar::new() }
+        let ((samples, others), (lacking, told)) = (channel(), channel());
+        Self {
+            memory,
+            bytes: Arc::default(),
+            state: Mutex::default(),
+            taking: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            samples,
+            lacking,
+            arrived: Mutex::new(Arrived { samples: others, lacking: told }),
+            writer: OnceLock::new(),
+        }
     }
 
     /// A further topic; its index.
     pub(super) fn add_topic(&self) -> usize {
         let mut state = self.lock();
-        state.of_topic.push(0);
-        state.of_topic.len() - 1
+        state.topics.push(Arc::new(Bytes { own: AtomicU64::new(0), all: self.bytes.clone() }));
+        state.topics.len() - 1
     }
 
     /// Takes a sample, or drops and counts it. Called where it was received; waits for nothing but the lock. `joined_after`: see
@@ -126,19 +158,16 @@ impl Intake {
         bytes: &[u8],
         joined_after: impl FnOnce() -> Option<u64>,
     ) {
-        if !self.reserve((topic, bytes.len() as u64 + SAMPLE), info, joined_after) {
-            return;
+        // Counted before the look at `closed`: who finds it closed and nobody taking has all samples.
+        self.taking.fetch_add(1, SeqCst);
+        if !self.closed.load(SeqCst)
+            && let Some(room) = self.reserve((topic, bytes.len() as u64 + SAMPLE), info, joined_after)
+        {
+            // The copy is made without the lock. The other end of the queue is here, too, so it takes the sample.
+            let _ = self.samples.send(Waiting { topic, info: *info, bytes: bytes.to_vec(), _room: room });
         }
-        // The copy is made without the lock.
-        self.put(Waiting { topic, info: *info, bytes: bytes.to_vec() });
-    }
-
-    fn put(&self, sample: Waiting) {
-        let mut state = self.lock();
-        state.copying -= 1;
-        state.waiting.push_back(sample);
-        drop(state);
-        self.news.notify_one();
+        self.taking.fetch_sub(1, SeqCst);
+        self.wake();
     }
 
     fn reserve(
@@ -146,55 +175,76 @@ impl Intake {
         (topic, cost): (usize, u64),
         info: &SampleInfo,
         joined_after: impl FnOnce() -> Option<u64>,
-    ) -> bool {
+    ) -> Option<Room> {
         let mut state = self.lock();
         let is_after = |end_ns: u64| info.same_clock && info.source_ns > end_ns;
-        if state.closed || state.end_ns.is_some_and(is_after) {
-            return false;
+        if state.end_ns.is_some_and(is_after) {
+            return None;
         }
         state.came += 1;
-        let admitted = state.admits(topic, cost, self.memory);
+        let of = state.topics.get(topic)?.clone();
+        let admitted = state.admits(&of, cost, self.memory);
         let port = PortRef { node: info.node, port: info.port };
         let first = || Publisher { topic, first: *info, arrivals: Arrivals::default() };
         let arrivals = &mut state.publishers.entry(port).or_insert_with(first).arrivals;
         arrivals.note(info, joined_after);
         if !admitted {
             arrivals.drop_sample(info.seq);
-            return false;
+            return None;
         }
-        state.charge(topic, cost);
-        state.copying += 1;
-        true
+        Some(Room::new(&of, cost)) // with the lock: no other thread reserves meanwhile
     }
 
-    /// Gives back the samples in `batch`, and takes the next ones; waits for them at most `timeout`. `false`: it is closed, and none is
-    /// left.
+    /// Wakes the thread that writes, if it sleeps.
+    fn wake(&self) {
+        self.writer.get().into_iter().for_each(Thread::unpark);
+    }
+
+    /// For the thread that writes: gives back the samples in `batch`, and takes the next ones; waits for them at most `timeout`. `false`: it is
+    /// closed, and none is left.
     pub(super) fn next(&self, batch: &mut Vec<Waiting>, timeout: Duration) -> bool {
-        let written = costs(batch);
         batch.clear();
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = self.lock();
-        written.iter().for_each(|(topic, cost)| state.release(*topic, *cost));
-        if taken.is_empty() {
-            let idle = |state: &mut State| state.waiting.is_empty() && !state.is_over();
-            let waited = self.news.wait_timeout_while(state, timeout, idle);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            std::mem::swap(&mut *taken, &mut state.waiting);
+        self.writer.get_or_init(thread::current);
+        let arrived = self.arrived();
+        let until = Instant::now() + timeout;
+        loop {
+            let is_over = self.is_over(); // before the look at the queue, which then has all that came
+            batch.extend(arrived.samples.try_iter().take(BATCH));
+            let left = until.saturating_duration_since(Instant::now());
+            if is_over || !batch.is_empty() || left.is_zero() {
+                return !(is_over && batch.is_empty());
+            }
+            thread::park_timeout(left);
         }
-        let is_over = state.is_over();
-        drop(state);
-        let count = taken.len().min(BATCH);
-        batch.extend(taken.drain(..count));
-        !(is_over && batch.is_empty())
     }
 
-    /// What each publisher's samples lack since the last call.
-    pub(super) fn take_losses(&self, end: bool) -> Vec<Lacking> {
+    /// `true` if no further sample will come.
+    fn is_over(&self) -> bool {
+        self.closed.load(SeqCst) && self.taking.load(SeqCst) == 0
+    }
+
+    /// What each publisher's samples lack since the last call, for a thread that may take the lock of those that receive: see [`Intake`].
+    /// `on_the_way` gives what a publisher's channel has lost by now.
+    pub(super) fn take_losses(&self, end: bool, on_the_way: impl Fn(&Lacking) -> u64) -> Vec<Lacking> {
         let lacking = |Publisher { topic, first, arrivals }: &mut Publisher| {
             let (lost, dropped) = arrivals.take(end);
-            (lost.count + dropped.count > 0).then_some(Lacking { topic: *topic, info: *first, lost, dropped })
+            let found = Lacking { topic: *topic, info: *first, lost, dropped, on_the_way: 0 };
+            (lost.count + dropped.count > 0).then_some(found)
         };
-        self.lock().publishers.values_mut().filter_map(lacking).collect()
+        let found: Vec<Lacking> = self.lock().publishers.values_mut().filter_map(lacking).collect();
+        found.into_iter().map(|found| Lacking { on_the_way: on_the_way(&found), ..found }).collect()
+    }
+
+    /// Hands losses over to the thread that writes.
+    pub(super) fn tell_losses(&self, losses: Vec<Lacking>) {
+        for lacking in losses {
+            let _ = self.lacking.send(lacking); // the other end is here, too
+        }
+    }
+
+    /// For the thread that writes: losses that were handed over.
+    pub(super) fn told_losses(&self) -> Vec<Lacking> {
+        self.arrived().lacking.try_iter().collect()
     }
 
     /// The highest number of any sample that came.
@@ -214,142 +264,22 @@ impl Intake {
                 return;
             }
             before = came;
-            std::thread::sleep(quiet);
+            thread::sleep(quiet);
         }
     }
 
     /// Takes nothing more.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
-        self.news.notify_all();
+        self.closed.store(true, SeqCst);
+        self.wake();
     }
 
     /// A lock is poisoned only if a thread panicked between two whole states.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// The room that samples take, by topic.
-fn costs(batch: &[Waiting]) -> BTreeMap<usize, u64> {
-    let mut costs = BTreeMap::new();
-    for sample in batch {
-        *costs.entry(sample.topic).or_default() += sample.cost();
-    }
-    costs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::tests::LONG;
-    use thalweg::Change;
-    use thalweg::control::{NodeId, PortId};
-
-    fn sample(port: u32, seq: u64) -> SampleInfo {
-        SampleInfo {
-            node: NodeId(1),
-            port: PortId(port),
-            incarnation: 1,
-            seq,
-            source_ns: 0,
-            received_ns: 0,
-            same_clock: true,
-            historical: false,
-            change: Change::Written,
-            scaled: None,
-        }
-    }
-
-    fn unknown() -> Option<u64> {
-        None
-    }
-
-    fn taken(intake: &Intake) -> Vec<(usize, u64)> {
-        let mut batch = Vec::new();
-        intake.next(&mut batch, Duration::ZERO);
-        let found = batch.iter().map(|sample| (sample.topic, sample.info.seq)).collect();
-        intake.next(&mut batch, Duration::ZERO);
-        found
-    }
-
-    #[test]
-    fn a_full_queue_drops_the_new_sample_and_counts_it() {
-        let intake = Intake::new(4 * (100 + SAMPLE));
-        let topic = intake.add_topic();
-        (1..=6).for_each(|seq| intake.take(topic, &sample(1, seq), &[0; 100], unknown));
-        let [Lacking { lost, dropped, .. }] = intake.take_losses(true)[..] else { panic!("one publisher") };
-        // The share of an only topic is all of the memory.
-        assert_eq!((lost, dropped), (Span::default(), Span { first: 5, last: 6, count: 2 }));
-        assert_eq!(taken(&intake), [1, 2, 3, 4].map(|seq| (topic, seq)));
-        intake.take(topic, &sample(1, 7), &[0; 100], unknown);
-        assert_eq!((taken(&intake), intake.take_losses(true)), (vec![(topic, 7)], vec![]), "a drop is no gap");
-    }
-
-    #[test]
-    fn a_big_topic_leaves_room_to_a_small_one() {
-        let intake = Intake::new(1 << 20);
-        let (big, small) = (intake.add_topic(), intake.add_topic());
-        (1..=2000).for_each(|seq| intake.take(big, &sample(1, seq), &[0; 1000], unknown));
-        (1..=100).for_each(|seq| intake.take(small, &sample(2, seq), &[0; 8], unknown));
-        let losses = intake.take_losses(true);
-        assert!(losses.iter().all(|lacking| lacking.topic == big), "{losses:?}");
-        let state = intake.lock();
-        assert_eq!(state.waiting.iter().filter(|sample| sample.topic == small).count(), 100);
-        assert!(state.bytes <= 1 << 20);
-    }
-
-    #[test]
-    fn an_empty_queue_takes_a_sample_of_any_size_and_a_closed_one_none() {
-        let intake = Intake::new(10);
-        let topic = intake.add_topic();
-        intake.take(topic, &sample(1, 1), &[0; 100], unknown);
-        intake.close();
-        intake.take(topic, &sample(1, 2), &[], unknown);
-        let mut batch = Vec::new();
-        assert!(intake.next(&mut batch, Duration::ZERO) && batch.len() == 1, "what was taken is written");
-        assert!(!intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
-        assert_eq!(intake.lock().bytes, 0);
-    }
-
-    #[test]
-    fn what_waits_is_taken_in_one_step_and_its_room_given_back_as_it_is_written() {
-        let intake = Intake::new(1 << 20);
-        let (topic, count, mut batch) = (intake.add_topic(), BATCH as u64 + 2, Vec::new());
-        (1..=count).for_each(|seq| intake.take(topic, &sample(1, seq), &[], unknown));
-        let mut next = |intake: &Intake| {
-            assert!(intake.next(&mut batch, Duration::ZERO));
-            let state = intake.lock();
-            (batch.len(), state.waiting.len(), state.bytes)
-        };
-        assert_eq!(next(&intake), (BATCH, 0, count * SAMPLE));
-        intake.take(topic, &sample(1, count + 1), &[], unknown);
-        assert_eq!(next(&intake), (2, 1, 3 * SAMPLE), "those that came first");
-        assert_eq!(next(&intake), (1, 0, SAMPLE));
-        assert_eq!(next(&intake), (0, 0, 0));
-    }
-
-    #[test]
-    fn what_is_being_copied_when_the_queue_closes_is_written() {
-        let intake = Intake::new(1 << 20);
-        let (topic, info, mut batch) = (intake.add_topic(), sample(1, 1), Vec::new());
-        assert!(intake.reserve((topic, SAMPLE), &info, unknown));
-        intake.close();
-        assert!(intake.next(&mut batch, Duration::ZERO) && batch.is_empty());
-        intake.put(Waiting { topic, info, bytes: Vec::new() });
-        assert!(intake.next(&mut batch, Duration::ZERO) && batch.len() == 1);
-        assert!(!intake.next(&mut batch, Duration::ZERO));
-    }
-
-    #[test]
-    fn the_end_is_by_the_time_of_publication() {
-        let intake = Intake::new(1 << 20);
-        let topic = intake.add_topic();
-        intake.settle(Duration::ZERO, LONG);
-        intake.take(topic, &sample(1, 1), &[], unknown);
-        intake.take(topic, &SampleInfo { source_ns: u64::MAX, ..sample(1, 2) }, &[], unknown);
-        intake.take(topic, &SampleInfo { source_ns: u64::MAX, same_clock: false, ..sample(2, 7) }, &[], unknown);
-        assert_eq!(taken(&intake), [(topic, 1), (topic, 7)], "the clock of the last one is another");
-        assert!(intake.take_losses(true).is_empty());
+    fn arrived(&self) -> MutexGuard<'_, Arrived> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use storage::Storage;
+use storage::{SECOND_NS, Storage};
 use thalweg::Node;
 use topics::{Topics, Wanted};
 
@@ -77,6 +77,8 @@ pub struct Recorder {
     seen: u64,
     /// When settings and clocks were asked for.
     asked_ns: u64,
+    /// When losses were counted.
+    counted_ns: u64,
 }
 
 /// Settings and clocks of other nodes are asked for this often, and after this time if there are new publishers.
@@ -109,16 +111,20 @@ impl Recorder {
         let settings =
             thread::Settings { stack: STACK, scheduling, best_effort: true, ..thread::Settings::named("record-disk") };
         let storage = thread::spawn(settings, write).map_err(|source| Error::disk(file, source))?;
-        Ok(Self { node, topics, intake, storage, summary, seen: 0, asked_ns: 0 })
+        Ok(Self { node, topics, intake, storage, summary, seen: 0, asked_ns: 0, counted_ns: 0 })
     }
 
-    /// Looks for new topics and publishers; waits for news at most `timeout`. What a person should know, each once.
+    /// Looks for new topics, publishers and losses; waits for news at most `timeout`. What a person should know, each once.
     pub fn turn(&mut self, timeout: Duration) -> Vec<String> {
         let seen = self.node.wait_for_changes(self.seen, timeout);
         if std::mem::replace(&mut self.seen, seen) != seen || self.asked_ns == 0 {
             self.topics.look();
         }
         let now = clock::monotonic_ns();
+        if now.saturating_sub(self.counted_ns) >= SECOND_NS {
+            self.counted_ns = now;
+            self.topics.tell_losses();
+        }
         if now.saturating_sub(self.asked_ns) >= ASK_NS[usize::from(self.topics.has_new_sources())] {
             self.asked_ns = now;
             self.topics.ask();

@@ -16,7 +16,7 @@ use std::time::Duration;
 use thalweg::{Change, PortRef, SampleInfo};
 
 /// Everything that has arrived is readable after this time, and delays and losses are written.
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 /// The files, and the samples for them.
 pub(super) struct Storage<F: Files> {
@@ -161,18 +161,23 @@ impl<F: Files> Storage<F> {
         self.flush()
     }
 
-    /// Losses since the last call, but those on the disk.
+    /// Losses since the last call, but those on the disk. The thread that looks after topics hands them over; at the `end` nobody receives, and
+    /// this thread may ask for them itself.
     fn losses(
         &mut self,
         end: bool,
         channel: impl Fn(&mut Self, &Source) -> io::Result<usize>,
     ) -> io::Result<Vec<Loss>> {
         let mut losses = Vec::new();
-        for Lacking { topic, info, lost, dropped } in self.intake.take_losses(end) {
+        let mut found = self.intake.told_losses();
+        if end {
+            found.extend(self.topics.losses(true));
+        }
+        for Lacking { topic, info, lost, dropped, on_the_way } in found {
             let at = self.index(topic, &info, &channel)?;
-            let (source, tally) = &mut self.tallies[at];
+            let (_, tally) = &mut self.tallies[at];
             if lost.count > 0 {
-                losses.extend(tally.lose(lost, self.topics.lost_on_the_way(source)));
+                losses.extend(tally.lose(lost, on_the_way));
             }
             if dropped.count > 0 {
                 losses.push(tally.lose_at(Place::Recorder, dropped));

@@ -1,6 +1,6 @@
 //! The topics that are wanted: a subscriber for each that exists, and the publishers behind it.
 
-use super::intake::Intake;
+use super::intake::{Intake, Lacking};
 use super::settings;
 use crate::file::{ChannelText, Profile, SchemaText, channel_metadata};
 use qos::priority::{Change, Changes, Mark, PrioritySettings, Scheduling};
@@ -53,6 +53,10 @@ struct Recorded {
 }
 
 /// The topics, and what is known of their publishers.
+///
+/// The thread that writes may be stopped with one of these locks. No thread that receives takes any, so only [`Recorder::turn`](super::Recorder::turn)
+/// waits for it then, which waits for other nodes all the same. Where the thread that writes asks the node or a subscriber (for a publisher that
+/// nobody noted, and for the carrier of a new channel), the node's own thread may wait for it: once for each publisher, at its first sample.
 pub(super) struct Topics {
     node: Node,
     wanted: Wanted,
@@ -249,8 +253,22 @@ impl Topics {
         if lock(&self.sources).values().all(of_ros2) { Profile::Ros2 } else { Profile::Thalweg }
     }
 
+    /// Losses since the last call, each with what its channel has lost on the way.
+    pub(super) fn losses(&self, end: bool) -> Vec<Lacking> {
+        let on_the_way = |lacking: &Lacking| match lacking.lost.count {
+            0 => 0,
+            _ => self.lost_on_the_way(&self.source(lacking.topic, &lacking.info)),
+        };
+        self.intake.take_losses(end, on_the_way)
+    }
+
+    /// Hands the losses since the last call over to the thread that writes.
+    pub(super) fn tell_losses(&self) {
+        self.intake.tell_losses(self.losses(false));
+    }
+
     /// Samples of a publisher that its channel to here has lost on the way.
-    pub(super) fn lost_on_the_way(&self, source: &Source) -> u64 {
+    fn lost_on_the_way(&self, source: &Source) -> u64 {
         self.report(source, thalweg::ChannelReport::lost_on_the_way).unwrap_or(0)
     }
 
