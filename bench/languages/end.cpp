@@ -42,6 +42,8 @@ constexpr auto period = 1ms;
 constexpr const char* ping_topic = "/bench/ping";
 constexpr const char* pong_topic = "/bench/pong";
 constexpr const char* samples_topic = "/bench/samples";
+// Queues of the stream keep a second of it, so that an end without a processor for a while loses nothing. Those of round trips are as by default.
+constexpr std::uint32_t stream_depth = 1000, trip_depth = 16;
 // The latency of a sample that never came.
 constexpr std::uint64_t missed = UINT64_MAX;
 
@@ -222,14 +224,17 @@ void report(const std::vector<std::uint64_t>& times, const std::string& copies) 
     std::_Exit(1);
 }
 
-Publisher publisher(const thalweg::Node& node, const Terms& terms, const char* topic) {
-    return node.publisher<thalweg::Bytes>(topic).carriers(terms.carrier).max_message(static_cast<std::uint32_t>(terms.size)).open();
+Publisher publisher(const thalweg::Node& node, const Terms& terms, const char* topic, std::uint32_t depth = trip_depth) {
+    auto builder = node.publisher<thalweg::Bytes>(topic);
+    builder.carriers(terms.carrier).max_message(static_cast<std::uint32_t>(terms.size)).queue(thalweg::Queue::keep_last(depth));
+    return builder.open();
 }
 
 template <class F>
-Subscriber subscriber(const thalweg::Node& node, const Terms& terms, const char* topic, F callback) {
+Subscriber subscriber(const thalweg::Node& node, const Terms& terms, const char* topic, F callback, std::uint32_t depth = trip_depth) {
     auto builder = node.subscriber<thalweg::Bytes>(topic);
-    builder.carriers(terms.carrier).max_message(static_cast<std::uint32_t>(terms.size)).on_error(give_up);
+    builder.carriers(terms.carrier).max_message(static_cast<std::uint32_t>(terms.size)).queue(thalweg::Queue::keep_last(depth));
+    builder.on_error(give_up);
     return builder.callback(std::move(callback));
 }
 
@@ -309,7 +314,7 @@ void pong(const thalweg::Node& node, const Terms& terms) {
 }
 
 void publish(const thalweg::Node& node, const Terms& terms) {
-    Publisher out = publisher(node, terms, samples_topic);
+    Publisher out = publisher(node, terms, samples_topic, stream_depth);
     std::vector<std::uint8_t> message(terms.size);
     connected(out, terms.subscribers);
     begin();
@@ -331,16 +336,29 @@ void publish(const thalweg::Node& node, const Terms& terms) {
 
 void subscribe(const thalweg::Node& node, const Terms& terms) {
     std::vector<std::uint64_t> times(terms.count, missed);
-    auto samples = subscriber(node, terms, samples_topic, [&](const auto& sample) {
+    std::mutex lock;
+    std::condition_variable came;
+    bool last = false;
+    const auto note = [&](const auto& sample) {
         const std::uint64_t arrived = now();
         std::uint64_t stamp = 0, number = 0;
         std::memcpy(&stamp, sample->data(), 8);
         std::memcpy(&number, sample->data() + 8, 8);
         if (number >= terms.warmup && number < terms.all()) times[number - terms.warmup] = arrived - stamp;
-    });
+        if (number + 1 < terms.all()) return;
+        const std::lock_guard<std::mutex> held(lock);
+        last = true;
+        came.notify_all();
+    };
+    auto samples = subscriber(node, terms, samples_topic, note, stream_depth);
     connected(samples);
     say("ready");
     until_input_ends();
+    {
+        // The publisher is done before its last samples are here.
+        std::unique_lock<std::mutex> held(lock);
+        came.wait_for(held, patience, [&] { return last; });
+    }
     samples.close();
     report(times, "null");
 }

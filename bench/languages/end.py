@@ -28,6 +28,8 @@ SAMPLES, BESIDE = "/bench/samples", "/bench/beside"
 PATIENCE_S = 20.0
 CONNECTS_S = 30.0
 PERIOD_NS = 1_000_000
+# Queues of the stream keep a second of it, so that an end without a processor for a while loses nothing.
+STREAM_QUEUE = "keep-last 1000"
 # Samples of the second topic: every so many of the first.
 SELDOM = 100
 ASLEEP_S = 0.1
@@ -206,7 +208,7 @@ def pong(node: thalweg.Node, terms: Terms) -> None:
 
 
 def publish(node: thalweg.Node, terms: Terms) -> None:
-    publisher = node.publisher(SAMPLES, bytes, **terms.options())
+    publisher = node.publisher(SAMPLES, bytes, queue=STREAM_QUEUE, **terms.options())
     beside = None if terms.beside == "none" else node.publisher(BESIDE, bytes, **terms.options())
     message, note, warmup = bytearray(terms.size), bytes(terms.size), terms.warmup
     if not publisher.wait_connected(terms.subscribers, CONNECTS_S):
@@ -233,7 +235,8 @@ def publish(node: thalweg.Node, terms: Terms) -> None:
 
 def subscribe(node: thalweg.Node, terms: Terms) -> None:
     # The row with a callback beside is about ports as they are by default.
-    subscriber = node.subscriber(SAMPLES, bytes, polled=terms.beside == "none", **terms.options())
+    is_polled = terms.beside == "none"
+    subscriber = node.subscriber(SAMPLES, bytes, polled=is_polled, queue=STREAM_QUEUE, **terms.options())
     if terms.beside != "none":
         pause = ASLEEP_S if terms.beside == "asleep" else 0.0
         other = node.subscriber(BESIDE, bytes, lambda _: sleep(pause) if pause else None, **terms.options())
@@ -253,13 +256,13 @@ def subscribe(node: thalweg.Node, terms: Terms) -> None:
 
 
 def close_at_end(subscriber: thalweg.Subscriber[Any]) -> threading.Event:
-    """Closes the port when the input ends; one that waits for a last sample gets a moment more, until the event is set."""
+    """Closes the port when the input ends; one that waits for a last sample goes on until the event is set."""
     came = threading.Event()
 
     def close() -> None:
         while os.read(0, 4096):
             pass
-        came.wait(1.0)
+        came.wait(PATIENCE_S)
         subscriber.close()
 
     threading.Thread(target=close, daemon=True).start()

@@ -9,6 +9,7 @@ use baseline::meeting::{self, Meeting, write_words};
 use baseline::throughput::Arrived;
 use linux::clock::{cpu_ns_of, monotonic_ns};
 use linux::poll::wait_readable;
+use qos::Queue;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -123,7 +124,7 @@ pub(super) fn publish(meeting: &Meeting, settings: &Settings) -> Result<(Meter, 
     controls.iter().try_for_each(|control| tell(control, terms))?;
     let others = processes(&controls)?;
     let ports = Ports::open("publisher", std::process::id().into(), settings.carrier, terms, None)?;
-    let publisher = ports.publisher(SAMPLES).open()?;
+    let publisher = ports.publisher(SAMPLES).queue(QUEUE).open()?;
     let pace = Pace::new(Duration::from_millis(1));
     let mut source = Source { publisher, message: vec![0; terms.size], sequence: 0, pace };
     connected(&source.publisher, subscribers)?;
@@ -197,7 +198,7 @@ pub(super) fn subscribe(meeting: &Meeting, settings: &Settings) -> Result<(), Er
     write_words(&control, &[std::process::id().into()])?;
     let ports = Ports::open("subscriber", realm, settings.carrier, &terms, None)?;
     let mut noting = Some((Late::new(&terms), control.try_clone()?));
-    let _subscriber = ports.subscriber(SAMPLES).callback(move |sample| {
+    let _subscriber = ports.subscriber(SAMPLES).queue(QUEUE).callback(move |sample| {
         if noting.as_mut().is_some_and(|(late, _)| late.note(&sample))
             && let Some((late, control)) = noting.take()
         {
@@ -214,3 +215,5 @@ fn report(late: &Late, mut control: UnixStream) {
 
 const STREAM: &str = "/bench/stream";
 const SAMPLES: &str = "/bench/samples";
+/// A second of the samples, in each language, so that an end without a processor for a while loses nothing.
+const QUEUE: Queue = Queue::KeepLast(1000);
