@@ -23,6 +23,8 @@ const MOST_REPLIED: usize = 8 << 20;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A connection that ends has so long for what waits.
 const LEAVING: Duration = Duration::from_secs(1);
+/// After all was sent, its reader has so long to read it.
+const READING: Duration = Duration::from_secs(10);
 
 pub(crate) struct Link {
     /// Its number in the event loop.
@@ -48,6 +50,8 @@ struct Queue {
     stalled: bool,
     /// The time at which it ends.
     ends: Option<Instant>,
+    /// The reader was told that no more comes.
+    told: bool,
     over: bool,
 }
 
@@ -189,7 +193,19 @@ impl Link {
             let _ = poller.change(self.fd(), self.token, flags); // not in the set yet: it will be with both
         }
         if !waits && queue.ends.is_some() {
-            self.give_up(queue);
+            self.leave(queue);
+        }
+    }
+
+    /// All was sent. A reader of samples still acknowledges those that it has not read yet, and reads no further if the kernel answers
+    /// that with a reset. So it is told that no more comes, and ends the connection itself.
+    fn leave(&self, queue: &mut Queue) {
+        if queue.only_replies {
+            return self.give_up(queue);
+        }
+        if !std::mem::replace(&mut queue.told, true) {
+            queue.ends = Some(Instant::now() + READING);
+            let _ = self.socket.shutdown(Shutdown::Write);
         }
     }
 

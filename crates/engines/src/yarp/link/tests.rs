@@ -1,5 +1,5 @@
 use super::*;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
 fn pair() -> (Poller, Link, TcpStream) {
@@ -51,7 +51,7 @@ fn a_lossy_publisher_drops_the_oldest_but_never_a_part_of_one() {
         all
     });
     let end = Instant::now() + Duration::from_secs(20);
-    while !lock(&link.queue).over {
+    while !thread.is_finished() {
         assert!(Instant::now() < end);
         link.go_on(&poller);
     }
@@ -71,4 +71,38 @@ fn a_connection_that_ends_has_a_time_limit() {
     assert!(!lock(&link.queue).over);
     link.look(Instant::now() + LEAVING);
     assert!(lock(&link.queue).over);
+}
+
+/// YARP's readers stop at an acknowledgement that cannot be sent.
+#[test]
+fn what_was_sent_is_read_though_acknowledgements_come_after_the_end() {
+    let (poller, link, mut reader) = pair();
+    let message = Arc::new(vec![7; 1000]);
+    (0..4).for_each(|_| assert_eq!(link.send(&poller, &message, true), Sent::Yes));
+    link.end(&poller, b"q".to_vec());
+    let (mut all, mut buffer) = (0, [0; 500]);
+    loop {
+        match reader.read(&mut buffer).unwrap() {
+            0 => break,
+            count => all += count,
+        }
+        reader.write_all(b"YA\0\0\0\0RP").unwrap();
+    }
+    assert_eq!(all, 4001);
+    link.look(Instant::now() + LEAVING);
+    assert!(!lock(&link.queue).over, "the reader has more time than what waits");
+    link.look(Instant::now() + READING);
+    assert!(lock(&link.queue).over);
+}
+
+/// Who says that it ends has what was said to it, and no more.
+#[test]
+fn a_connection_of_replies_ends_at_once() {
+    let (poller, link, mut reader) = pair();
+    link.only_replies(true);
+    link.end(&poller, b"<ACK>".to_vec());
+    assert!(lock(&link.queue).over);
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"<ACK>");
 }
