@@ -236,6 +236,12 @@ fn prop_set_marks_one_connection() {
         accepting.join().unwrap()
     });
     assert_eq!(["/left", "/right"].map(|name| mark(&port, name)), ["0", "0"]);
+    // `yarp priority-qos set` sends back what it was told of the thread, which is no wish for another one.
+    let told = admin(&port, "prop get /left");
+    let value = |key: &str| told.split_once(&format!("({key} ")).unwrap().1.split_once(')').unwrap().0;
+    let thread = format!("(sched ((priority {}) (policy {})))", value("priority"), value("policy"));
+    assert_eq!(admin(&port, &format!("prop set /left {thread} (qos ((tos 72)))")), "ok", "{told}");
+    assert_eq!(["/left", "/right"].map(|name| mark(&port, name)), ["72", "0"]);
     for (groups, tos) in [
         ("(qos ((priority HIGH)))", "144"),
         ("(qos ((dscp AF12)))", "48"),

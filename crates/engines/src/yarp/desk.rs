@@ -5,7 +5,7 @@ use super::names::target;
 use super::port::{End, Port, Role};
 use crate::lock;
 use linux::sched::Scheduled;
-use qos::priority::{Change, Changes, Mark, PrioritySettings};
+use qos::priority::{Change, Changes, Mark, PrioritySettings, Scheduling};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::MutexGuard;
@@ -109,6 +109,12 @@ impl Desk<'_> {
         matches!(self.port.role, Role::Out)
     }
 
+    /// `true` if the thread of the connections is scheduled so; 0 is also a nice value that was not stated.
+    fn is_scheduled(&self, wanted: Scheduling) -> bool {
+        let found = linux::sched::read(self.hub.thread()).ok().and_then(|found| found.scheduling());
+        found.is_some_and(|found| [found, Scheduling { nice: 0, ..found }].contains(&wanted))
+    }
+
     fn report(&self, end: &str, of: Option<&End>) -> EndReport {
         let tid = self.hub.thread();
         let found = linux::sched::read(tid).ok();
@@ -180,7 +186,9 @@ impl Administered for Desk<'_> {
     }
 
     fn set(&mut self, other: &str, changes: &Changes) -> Result<String, String> {
-        if matches!(changes.sched, Change::Set(_)) || matches!(changes.affinity, Change::Set(_)) {
+        // YARP's priority-qos sends back what it was told of the thread.
+        let reschedules = matches!(changes.sched, Change::Set(wanted) if !self.is_scheduled(wanted));
+        if reschedules || matches!(changes.affinity, Change::Set(_)) {
             return Err(THREADS.to_owned());
         }
         if other == self.port.name {
