@@ -62,7 +62,8 @@ impl Client {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended within an answer"));
             }
             match line.trim() {
-                END => left -= 1,
+                // Such as `[ok]`: yarpserver answers some commands with a bottle, and no last line (`NameClient::send`).
+                line if line == END || line.starts_with('[') => left -= 1,
                 line => lines.push(line.to_owned()),
             }
         }
@@ -80,7 +81,8 @@ impl Client {
 
     /// All ports.
     pub(crate) fn list(&self) -> Result<Vec<Registration>> {
-        Ok(self.ask(&["list".to_owned()])?.iter().filter_map(|line| Registration::parse(line)).collect())
+        let lines = self.ask(&["list".to_owned()])?;
+        Ok(lines.iter().filter_map(|line| Registration::parse(line)).filter(Registration::is_port).collect())
     }
 
     /// A port.
@@ -107,6 +109,8 @@ impl Client {
             format!("register {name} tcp {host} {port}"),
             format!("set {name} offers {carriers}"),
             format!("set {name} accepts {carriers}"),
+            // It takes connections: those that wait for it can be made (`PortCore::listen`).
+            format!("announce {name}"),
         ])?;
         match said.iter().find_map(|line| Registration::parse(line)) {
             Some(found) if found.name == name => Ok(()),

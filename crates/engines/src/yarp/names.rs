@@ -35,6 +35,11 @@ impl Registration {
         Some(Self { name: name.to_owned(), host: host.to_owned(), port, carrier: carrier.to_owned() })
     }
 
+    /// `false` for what is registered besides ports: topics, whose address is that of the name server, and multicast groups.
+    pub(crate) fn is_port(&self) -> bool {
+        !["topic", "mcast"].contains(&self.carrier.as_str())
+    }
+
     /// Its address, such as `10.0.0.1:10002`.
     pub(crate) fn address(&self) -> String {
         match self.host.parse() {
@@ -99,6 +104,18 @@ mod tests {
             "registration name /a ip b port 1 type tcp more",
         ] {
             assert_eq!(Registration::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn topics_and_multicast_groups_are_no_ports() {
+        for (line, is_port) in [
+            ("registration name /a ip 10.0.0.1 port 10002 type tcp", true),
+            ("registration name /b ip 10.0.0.1 port 10003 type udp", true),
+            ("registration name /poses ip 10.0.0.1 port 10000 type topic", false),
+            ("registration name fallback ip 224.2.1.1 port 10000 type mcast", false),
+        ] {
+            assert_eq!(Registration::parse(line).unwrap().is_port(), is_port, "{line}");
         }
     }
 

@@ -28,3 +28,38 @@ fn only_a_refused_connection_is_a_dead_port() {
     assert_eq!(is_at(&address, "/a"), Presence::Gone, "nobody listens any more");
     assert_eq!(is_at("no address", "/a"), Presence::Unknown);
 }
+
+/// The answers of yarpserver: to `announce` a bottle, and no last line (`NameServerConnectionHandler`, `Subscriber::apply`).
+fn answer(command: &str) -> String {
+    match command.split(' ').collect::<Vec<_>>()[..] {
+        ["register", name, carrier, host, port] => {
+            format!("registration name {name} ip {host} port {port} type {carrier}\r\n{END}\r\n")
+        }
+        ["set", name, key, ..] => format!("port {name} property {key} = tcp\r\n{END}\r\n"),
+        ["announce", _] => "[ok]\r\n".to_owned(),
+        _ => format!("{END}\r\n"),
+    }
+}
+
+/// yarpserver makes connections that wait for a port when the port is announced.
+#[test]
+fn a_port_is_announced_after_it_was_registered() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::new(&listener.local_addr().unwrap().to_string());
+    let serving = spawn(move || {
+        let mut heard = Vec::new();
+        for _ in 0..2 {
+            let mut stream = listener.accept().unwrap().0;
+            for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+                let command = line.unwrap().strip_prefix("NAME_SERVER ").unwrap().to_owned();
+                stream.write_all(answer(&command).as_bytes()).unwrap();
+                heard.push(command);
+            }
+        }
+        heard
+    });
+    client.register("/a", "127.0.0.1:10002".parse().unwrap()).unwrap();
+    let heard = serving.join().unwrap();
+    assert_eq!(heard[..2], ["query /a", "register /a tcp 127.0.0.1 10002"]);
+    assert_eq!(heard.last().unwrap(), "announce /a");
+}
