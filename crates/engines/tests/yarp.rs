@@ -167,7 +167,28 @@ fn telnet_to_the_name_server() {
         assert_eq!(line.line(), "*** end of message\r\n");
     }
     assert_eq!(ask(server, "list").len(), 2, "and the name server itself");
+    assert_eq!(ask(server, "list /write").len(), 1);
     assert_eq!(admin(&server.to_string(), "[ver]"), "ver 1 2 3");
+}
+
+/// `yarp connect --persist`, `yarp topic` (`NetworkBase::write` to the name server's address, whose carrier is tcp).
+#[test]
+fn who_asks_the_name_server_in_bytes_has_bytes() {
+    let server = server();
+    let _yarp = Yarp::open(serving(server, "/thalweg"), None).unwrap();
+    let mut line = Line::to(&server.to_string());
+    line.send([&TCP[..], b"\x06\0\0\0admin\0"].concat());
+    assert_eq!(line.bytes(8)[..2], *b"YA");
+    line.send(data(b"\x04\x01\0\0\x03\0\0\0\x09\0\0\0subscribe\x02\0\0\0/a\x02\0\0\0/b"));
+    assert_eq!(
+        [line.number(), line.number(), line.number()],
+        [260, 2, 4],
+        "two texts, of which the first has four letters"
+    );
+    assert_eq!(line.bytes(4), b"fail");
+    let length = line.number();
+    assert!(line.bytes(length).starts_with(b"unknown command subscribe /a /b"));
+    assert_eq!(line.bytes(8), b"YA\0\0\0\0RP");
 }
 
 /// `yarp ping`, `yarp exists`, `yarp connect` and `disconnect`, to the byte (`Companion::ping`, `NetworkBase::exists`, `enactConnection`).

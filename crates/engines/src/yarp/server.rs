@@ -3,15 +3,19 @@
 //! | command | answer |
 //! |---|---|
 //! | `register NAME [CARRIER [HOST [PORT]]]`, `query NAME`, `unregister NAME` | the registration, if there is one |
-//! | `list` | all registrations, by name |
+//! | `list [PREFIX]` | all registrations, or those of a name and below it, by name |
 //! | `set NAME KEY VALUE…`, `get NAME KEY`, `match NAME KEY PREFIX` | the values |
 //! | `check NAME KEY VALUE` | `true` or `false` |
 //! | `route FROM TO` | `tcp` |
 //! | `bot list`, `bot query`, `bot set`, `bot get`, `version`, `announce`, `gc`, `help` | as yarpserver |
 //!
-//! The texts are those of `NameServer.cpp`. Left out: multicast addresses, topics and connections that are kept in the name server.
+//! A program that asks over a binary connection gets the answer as a bottle, a failure as `fail "reason"`. The texts are those of
+//! `NameServer.cpp`. Left out: multicast addresses, topics and connections that are kept in the name server.
 
-use super::names::{END, LONGEST_NAME, Registration, check, shown};
+mod answer;
+
+use super::names::{LONGEST_NAME, Registration, check, shown};
+use answer::{Answer, failed};
 use std::collections::{BTreeMap, HashSet};
 use thalweg::bottle::{Bottle, Value};
 
@@ -42,7 +46,7 @@ struct Record {
     properties: BTreeMap<String, Vec<String>>,
 }
 
-const HELP: &str = "Here are some ways to use the name server:\n+ help\n+ list\n+ register $portname\n\
+const HELP: &str = "Here are some ways to use the name server:\n+ help\n+ list [$prefix]\n+ register $portname\n\
                     + register $portname $carrier $ipAddress $portNumber\n  (if you want a field set automatically, write '...')\n\
                     + unregister $portname\n+ query $portname\n+ set $portname $property $value\n+ get $portname $property\n\
                     + check $portname $property\n+ match $portname $property $prefix\n+ route $port1 $port2\n+ gc\n";
@@ -56,8 +60,8 @@ impl Names {
         names
     }
 
-    /// Carries a command out that came from `host`, and gives the lines of the answer.
-    pub(crate) fn answer(&mut self, command: &str, host: &str) -> String {
+    /// Carries a command out that came from `host`.
+    pub(crate) fn answer(&mut self, command: &str, host: &str) -> Answer {
         let words: Vec<&str> = command.split([' ', '\t', '\n', '"']).filter(|word| !word.is_empty()).collect();
         let said = match words[..] {
             _ if words.iter().any(|word| word.len() > LONGEST_WORD) => {
@@ -66,19 +70,23 @@ impl Names {
             ["check", _, _, ref values @ ..] if values.len() > MOST_VALUES => {
                 Err(format!("at most {MOST_VALUES} values are checked at once"))
             }
-            ["bot", "list", ref rest @ ..] => return self.bot_list(rest.first().copied().unwrap_or_default()),
-            ["bot", "query", name] => return bot_query(self.records.get(name)),
-            ["bot", "set", ref rest @ ..] => {
-                return self.set(rest).map_or_else(|why| format!("{why}\n"), |_| "ok\n".to_owned());
+            ["bot", "list", ref rest @ ..] => {
+                return Answer::Bottle(self.bot_list(rest.first().copied().unwrap_or_default()));
             }
-            ["bot", "get", name, key] => return format!("{}\n", self.values(name, key)),
+            ["bot", "query", name] => return Answer::Bottle(bot_query(self.records.get(name))),
+            ["bot", "set", ref rest @ ..] => {
+                let done = self.set(rest).map(|_| Bottle(vec!["ok".into()]));
+                return Answer::Bottle(done.unwrap_or_else(failed));
+            }
+            ["bot", "get", name, key] => return Answer::Bottle(self.bot_get(name, key)),
             ["register", name, ref rest @ ..] => self.register(name, rest, host),
             ["unregister", name] => {
                 self.records.remove(name);
                 Ok(String::new())
             }
             ["query", name] => Ok(self.records.get(plain(name)).map(line).unwrap_or_default()),
-            ["list"] => Ok(self.records.values().map(line).collect()),
+            ["list"] => Ok(self.below("").map(line).collect()),
+            ["list", prefix] => Ok(self.below(prefix).map(line).collect()),
             ["set", ref rest @ ..] => self.set(rest),
             ["get", name, key] => Ok(self.property(name, key)),
             ["check", name, key, ref values @ ..] => Ok(self.check(name, key, values)),
@@ -93,10 +101,7 @@ impl Names {
             ["version"] => Ok(format!("version {}\n", env!("CARGO_PKG_VERSION"))),
             _ => Err(format!("unknown command {}; send help for a list", shown(command))),
         };
-        match said {
-            Ok(lines) => format!("{lines}{END}\n"),
-            Err(why) => format!("{why}\n{END}\n"),
-        }
+        said.map_or_else(Answer::Refused, Answer::Lines)
     }
 
     /// Registers a name, in place of what had it before. What is `...` or missing the server chooses.
@@ -192,16 +197,25 @@ impl Names {
         lines.collect()
     }
 
-    /// Ports of this name, and below it.
-    fn bot_list(&self, prefix: &str) -> String {
-        let below = |name: &str| {
+    /// Ports of this name, and below it; all, if it is empty.
+    fn below(&self, prefix: &str) -> impl Iterator<Item = &Record> {
+        let is_below = move |name: &str| {
             name.strip_prefix(prefix).is_some_and(|rest| {
                 prefix.is_empty() || rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/')
             })
         };
-        let found = self.records.values().filter(|record| below(&record.registration.name));
-        let lists = found.map(|record| Value::List(bot(&record.registration)));
-        format!("{}\n", Bottle([Value::text("ports")].into_iter().chain(lists).collect()))
+        self.records.values().filter(move |record| is_below(&record.registration.name))
+    }
+
+    fn bot_list(&self, prefix: &str) -> Bottle {
+        let lists = self.below(prefix).map(|record| Value::List(bot(&record.registration)));
+        Bottle([Value::text("ports")].into_iter().chain(lists).collect())
+    }
+
+    /// Values are words; those that are no bottle are one text.
+    fn bot_get(&self, name: &str, key: &str) -> Bottle {
+        let values = self.values(name, key);
+        Bottle::parse(&values).unwrap_or_else(|_| Bottle(vec![Value::Text(values)]))
     }
 }
 
@@ -225,10 +239,10 @@ fn bot(registration: &Registration) -> Vec<Value> {
     ]
 }
 
-fn bot_query(record: Option<&Record>) -> String {
+fn bot_query(record: Option<&Record>) -> Bottle {
     let unknown =
         || vec![Value::text("port"), Value::List(vec!["error".into(), Value::Int(-2), "port not known".into()])];
-    format!("{}\n", Bottle(record.map_or_else(unknown, |record| bot(&record.registration))))
+    Bottle(record.map_or_else(unknown, |record| bot(&record.registration)))
 }
 
 #[cfg(test)]

@@ -86,12 +86,13 @@ impl Loop {
                 Ok(read) => port.deliver(&bottle::encode(&read)),
                 Err(wrong) => self.hub.refuse(format!("{}: a text {wrong}", port.name)),
             },
-            (Role::Names(names), payload) => {
-                let command = match payload {
-                    Payload::Text(text) => text,
-                    Payload::Bytes(bytes) => bottle::decode(&bytes).map(|read| read.to_string()).unwrap_or_default(),
-                };
-                return lock(names).answer(&command, &link.peer()).replace('\n', "\r\n").into_bytes();
+            (Role::Names(names), Payload::Text(command)) => {
+                let said = lock(names).answer(&command, &link.peer()).text();
+                return said.replace('\n', "\r\n").into_bytes();
+            }
+            (Role::Names(names), Payload::Bytes(bytes)) => {
+                let command = bottle::decode(&bytes).map(|read| read.to_string()).unwrap_or_default();
+                return bottle::encode(&lock(names).answer(&command, &link.peer()).bottle());
             }
             (Role::Out | Role::Sign, _) => {} // nobody reads it, as YARP has it
         }
