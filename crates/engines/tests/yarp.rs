@@ -1,4 +1,6 @@
-//! YARP: the conformance suite, and programs of YARP by the bytes that YARP's documents and sources have for them.
+//! YARP: the conformance suite, programs of YARP by the bytes that YARP's documents and sources have for them, and these programs.
+
+mod programs;
 
 use super::running::{Running, until};
 use super::world::{LONG, address, node, realm};
