@@ -114,7 +114,7 @@ impl Topics {
         let is_open = |number: &u128| lines.is_some_and(|lines| lines.contains_key(number));
         match sources.is_empty() {
             true => usize::from(!is_pattern(there) && !is_open(&0)),
-            false => sources.keys().filter(|number| !is_open(*number)).count(),
+            false => sources.keys().filter(|number| !is_open(number)).count(),
         }
     }
 
