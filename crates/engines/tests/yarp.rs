@@ -173,7 +173,7 @@ fn telnet_to_the_name_server() {
     assert_eq!(admin(&server.to_string(), "[ver]"), "ver 1 2 3");
 }
 
-/// `yarp connect --persist`, `yarp topic` (`NetworkBase::write` to the name server's address, whose carrier is tcp).
+/// `yarp rpc /root`: a port of YARP connects to the name server by its carrier, tcp.
 #[test]
 fn who_asks_the_name_server_in_bytes_has_bytes() {
     let server = server();

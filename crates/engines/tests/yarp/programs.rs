@@ -120,6 +120,16 @@ impl Network {
         find(self.server, name).is_some()
     }
 
+    /// `yarp rpc`, which asks over a binary connection.
+    fn knows_by_rpc(&self, name: &str) -> bool {
+        let mut command = self.command("timeout");
+        command.args(["20", "yarp", "rpc", "/root"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut asking = command.spawn().unwrap();
+        asking.stdin.take().unwrap().write_all(format!("bot query {name}\n").as_bytes()).unwrap();
+        let said = asking.wait_with_output().unwrap().stdout;
+        String::from_utf8_lossy(&said).contains(&format!("(name \"{name}\")"))
+    }
+
     /// `yarp read NAME`, once it can be connected.
     fn reader(&self, name: &str) -> Program {
         let reader = self.start(&["read", name]);
@@ -163,7 +173,7 @@ struct Publishing {
 impl Publishing {
     /// A publisher of `/robot/pose`, and a bridge to this network.
     fn to(network: &Network) -> Self {
-        let realm = realm("yarp-programs-out");
+        let realm = realm("yarp-out");
         let here = node("here", &realm);
         let queue = qos::Queue::Block { limit: 1024, up_to_us: 10_000_000 };
         let publisher = here.publisher::<Raw>("/robot/pose").queue(queue).open().unwrap();
@@ -212,7 +222,7 @@ fn yarp_read_gets_what_was_published_before_the_publisher_went() {
 #[test]
 fn a_thousand_samples_come_from_yarp_write() {
     for network in networks() {
-        let realm = realm("yarp-programs-in");
+        let realm = realm("yarp-in");
         let here = node("here", &realm);
         let (tell, told) = channel();
         let subscriber = here.subscriber::<Raw>("/words").queue(qos::Queue::KeepAll(4096));
@@ -242,7 +252,7 @@ fn yarp_administers_ports_of_a_bridge() {
         }
         for (arguments, says) in [
             (&["priority-qos", "get", "/thalweg/robot/pose", "/screen", "--src"][..], "(tos 40)"),
-            (&["ping", "/thalweg/robot/pose"][..], "output connection from /thalweg/robot/pose to /screen using tcp"),
+            (&["ping", "/thalweg/robot/pose"][..], "connection from \"/thalweg/robot/pose\" to \"/screen\" using tcp"),
             (&["name", "list"][..], "registration name /thalweg/robot/pose ip 127.0.0.1"),
             (&["name", "query", "/thalweg/robot/pose"][..], "registration name /thalweg/robot/pose ip 127.0.0.1"),
         ] {
@@ -251,7 +261,8 @@ fn yarp_administers_ports_of_a_bridge() {
         }
         assert!(!network.run(&["connect", "/thalweg/robot/pose", "/screen", "udp"]).0, "udp is not offered");
         let persistent = network.run(&["connect", "--persist", "/thalweg/robot/pose", "/screen"]).1;
-        assert_eq!(persistent.contains("failed"), network.yarpserver.is_none(), "{persistent}");
+        assert_eq!(persistent.contains("does not support"), network.yarpserver.is_none(), "{persistent}");
+        assert!(network.knows_by_rpc("/screen"));
     }
 }
 

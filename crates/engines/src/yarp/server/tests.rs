@@ -50,7 +50,7 @@ fn the_documents_commands_are_answered() {
     assert_eq!(said(&mut names, "list /tm", ""), "*** end of message\n");
 }
 
-/// As `yarp connect --persist` and `yarp topic` ask, which expect a bottle.
+/// As `yarp rpc /root` asks.
 #[test]
 fn binary_connections_have_bottles() {
     let mut names = names();
