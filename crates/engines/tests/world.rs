@@ -6,10 +6,12 @@ use thalweg::Node;
 
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// A realm that no other test has.
+/// A realm that no other test has: at most 32 characters, so that a long name is cut off.
 pub fn realm(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("engines-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    let mut realm = format!("e{}-{}-{name}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    realm.truncate(32);
+    realm
 }
 
 pub fn node(name: &str, realm: &str) -> Node {
