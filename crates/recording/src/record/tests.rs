@@ -116,7 +116,8 @@ impl Monitor for Drops {
 /// The recorder joins after the second sample, and the sixth is the first one that comes.
 #[test]
 fn what_is_lost_between_the_join_and_the_first_sample_is_counted() {
-    for carrier in ["local", "shm", "tcp", "udp"] {
+    // Not `local`, which has values of a type: a recorder takes bytes.
+    for carrier in ["shm", "tcp", "udp"] {
         let (publishing, recording) = (node(carrier, "publishing"), node(carrier, "recording"));
         let publisher = publishing.publisher::<Raw>("/a").carriers([carrier]).monitor(Drops(3..=5));
         let mut publisher = publisher.open().unwrap();
