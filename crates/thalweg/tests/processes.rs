@@ -10,6 +10,7 @@ mod impostors;
 mod isolation;
 mod killed;
 mod limits;
+mod long_run;
 mod many_nodes;
 mod memory;
 mod monitors;
