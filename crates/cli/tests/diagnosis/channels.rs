@@ -1,6 +1,6 @@
 //! `why` between real processes.
 
-use super::part;
+use super::{answer, part};
 use crate::support::{LONG, Running, Testbed};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -17,11 +17,14 @@ fn why(house: &Testbed, ports: &str) -> (Value, i32) {
 fn until_named(house: &Testbed, ports: &str, id: &str) -> Value {
     let until = Instant::now() + LONG;
     loop {
+        let began = Instant::now();
         let (report, code) = why(house, ports);
+        let took = began.elapsed();
         if report["problems"][0]["id"] == id {
             assert_eq!((code, &report["healthy"]), (1, &json!(false)), "{report}");
             assert_eq!(report["verdict"], report["problems"][0]["what"], "{report}");
             assert_ne!(report["problems"][0]["remedy"], "", "{report}");
+            answer::told("why", id, took);
             return report;
         }
         assert!(Instant::now() < until, "{id} is not named: {report}");

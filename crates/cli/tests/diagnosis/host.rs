@@ -1,12 +1,14 @@
 //! `doctor` on this host with real faults: in network namespaces, in control groups, and without privileges. Each
 //! result is compared with that of the same place without the fault, since the host itself may have faults.
 
+use super::answer;
 use super::space::{Namespace, run};
 use crate::support::{Running, Testbed};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 /// Findings of `doctor`, notes included, when it is started by `prefix`.
 fn found(house: &Testbed, prefix: &str, more: &str) -> (BTreeSet<String>, i32, Value) {
@@ -14,12 +16,19 @@ fn found(house: &Testbed, prefix: &str, more: &str) -> (BTreeSet<String>, i32, V
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
     command.args(words).env("THALWEG_RUN_DIR", house.path("run"));
+    let began = Instant::now();
     let done = Running::start(command).finish();
+    let took = began.elapsed();
     let report: Value = serde_json::from_str(done.lines.first().unwrap_or_else(|| panic!("{}", done.errors))).unwrap();
     let all = ["findings", "notes"].into_iter().flat_map(|what| report[what].as_array().unwrap());
     // The load of a machine varies.
     let ids = all.map(|found| found["id"].as_str().unwrap().to_owned()).filter(|id| id != "load");
-    (ids.collect(), done.code(), report)
+    let ids: BTreeSet<String> = ids.collect();
+    // With --fix it looks twice.
+    if more.is_empty() {
+        answer::told("doctor", &ids.iter().map(String::as_str).collect::<Vec<_>>().join(", "), took);
+    }
+    (ids, done.code(), report)
 }
 
 /// Findings with the fault that were not there without it.

@@ -1,7 +1,7 @@
 //! `why` between two hosts: two network namespaces with a wire between them.
 
-use super::part;
 use super::space::{Namespace, run};
+use super::{answer, part};
 use crate::support::{LONG, Running, Testbed};
 use serde_json::{Value, json};
 use std::process::Command;
@@ -58,9 +58,14 @@ impl Pair {
     fn until(&self, fits: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + LONG;
         loop {
+            let began = Instant::now();
             let (report, code) = self.why();
+            let took = began.elapsed();
             assert_eq!(code == 0, report["problems"] == json!([]), "{report}");
             if fits(&report) {
+                if let Some(fault) = report["problems"][0]["id"].as_str() {
+                    answer::told("why", fault, took);
+                }
                 return report;
             }
             assert!(Instant::now() < until, "{report}");

@@ -1,8 +1,10 @@
 //! `doctor` on a tree of `proc` and `sys` with one fault in it, for faults that would harm others if they were real.
 
+use super::answer;
 use crate::support::{Done, Testbed};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// A healthy host of two processors with one network device.
 const HEALTHY: &[(&str, &str)] = &[
@@ -162,8 +164,12 @@ fn a_machine_that_shows_nothing_is_no_false_alarm() {
 fn only_the_seeded_fault_is_named() {
     let house = Testbed::new();
     for (number, (faults, id, code)) in SEEDED.iter().enumerate() {
-        let (done, report) = doctor(&house, &tree(&house, number, faults), "");
+        let root = tree(&house, number, faults);
+        let began = Instant::now();
+        let (done, report) = doctor(&house, &root, "");
+        let took = began.elapsed();
         assert_eq!((ids(&report, "findings"), done.code()), (vec![(*id).to_owned()], *code), "{report}");
+        answer::told("doctor", id, took);
         let found = &report["findings"][0];
         assert!(["what", "value", "limit", "why", "remedy"].iter().all(|key| found[key] != ""), "{found}");
     }
