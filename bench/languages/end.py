@@ -28,8 +28,9 @@ SAMPLES, BESIDE = "/bench/samples", "/bench/beside"
 PATIENCE_S = 20.0
 CONNECTS_S = 30.0
 PERIOD_NS = 1_000_000
-# Queues of the stream keep a second of it, so that an end without a processor for a while loses nothing.
-STREAM_QUEUE = "keep-last 1000"
+# The publisher's queues of the stream keep a second of it, so that an end without a processor for a while loses nothing. A polled subscriber takes
+# samples out of these, one at a time; another one has a queue of its own, whose samples are in the publisher's memory: a quarter of what that keeps.
+STREAM_QUEUE, TAKEN_QUEUE = "keep-last 1000", "keep-last 250"
 # Samples of the second topic: every so many of the first.
 SELDOM = 100
 ASLEEP_S = 0.1
@@ -236,7 +237,8 @@ def publish(node: thalweg.Node, terms: Terms) -> None:
 def subscribe(node: thalweg.Node, terms: Terms) -> None:
     # The row with a callback beside is about ports as they are by default.
     is_polled = terms.beside == "none"
-    subscriber = node.subscriber(SAMPLES, bytes, polled=is_polled, queue=STREAM_QUEUE, **terms.options())
+    options = terms.options() if is_polled else terms.options() | {"queue": TAKEN_QUEUE}
+    subscriber = node.subscriber(SAMPLES, bytes, polled=is_polled, **options)
     if terms.beside != "none":
         pause = ASLEEP_S if terms.beside == "asleep" else 0.0
         other = node.subscriber(BESIDE, bytes, lambda _: sleep(pause) if pause else None, **terms.options())
