@@ -43,13 +43,14 @@ impl Domains {
         its.map(shown).collect()
     }
 
-    /// A neighbour tells what was dropped of sessions that go to it, there and behind. It says nothing of others.
+    /// A neighbour tells what was dropped of sessions that go to it, there and behind. It says nothing of others, nor of the borders here.
     pub(super) fn hear_excess(&mut self, now: Duration, from: &str, told: Vec<Excess>) {
         let goes_to_it = |one: &Excess| {
             let mut versions = self.versions(&one.first, &one.session);
             versions.any(|crossing| crossing.legs.iter().any(|leg| leg.domain == from))
         };
-        let its: Vec<Excess> = told.into_iter().filter(goes_to_it).collect();
+        let is_behind = |one: &Excess| one.domain != self.name && goes_to_it(one);
+        let its: Vec<Excess> = told.into_iter().filter(is_behind).collect();
         self.excess.insert(from.to_owned(), (now, its));
     }
 

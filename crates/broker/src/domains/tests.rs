@@ -227,9 +227,13 @@ fn what_borders_have_dropped_of_a_session_is_known_where_it_was_asked_for() {
     assert_eq!(found(&mut world, 34).len(), 2);
     assert_eq!(found(&mut world, 35), [], "nobody tells it any more");
     assert_eq!(world.broker("robot").tell_excess(now, &[]), [], "it comes from nobody");
-    // A neighbour says nothing of sessions that do not go to it.
-    let lie = agent::peer::Excess { first: "robot".into(), session: "near".into(), ..Default::default() };
-    world.broker("robot").receive(now, "wan", Message::Exceeded(vec![lie]));
+    // A neighbour says nothing of sessions that do not go to it, nor of the borders of who hears it.
+    let lie = |session: &str, domain: &str| {
+        let (first, session, domain) = ("robot".into(), session.into(), domain.into());
+        agent::peer::Excess { first, session, domain, ..Default::default() }
+    };
+    let lies = Message::Exceeded(vec![lie("near", "wan"), lie("teleop", "robot")]);
+    world.broker("robot").receive(now, "wan", lies);
     assert_eq!(found(&mut world, 0), [], "and its last message counts");
     let near = Key { session: "near".into(), ..key.clone() };
     assert_eq!(world.broker("robot").excess_of(now, &near), []);
