@@ -224,7 +224,7 @@ fn policed(both: &Both<'_>, seen: &Seen, watched: Duration) -> Option<Problem> {
 fn own_queue(both: &Both<'_>, watched: Duration) -> Option<Problem> {
     let (first, last) = both.sent.own_queue?;
     let (p, s) = (&both.publisher.port.name, &both.subscriber.port.name);
-    let grew = last.drops.wrapping_sub(first.drops);
+    let grew = queues::dropped(first, last);
     let what = format!(
         "{p} sends more than the own queue of its channel lets pass: {grew} packets were dropped there within {} ms, {} since it was made",
         watched.as_millis(),

@@ -303,6 +303,7 @@ fn missing_samples_are_found_where_they_were_lost() {
     let control =
         |from, to| move |e: &mut Evidence| said(&mut e.subscriber).control_queue = Some((counted(from), counted(to)));
     assert_eq!((ids(control(3, 5)), ids(control(5, 5))), (vec!["control-queue"], vec![]));
+    assert_eq!((ids(beyond(5, 0)), ids(control(5, 0))), (vec![], vec![]), "queues that were made anew");
     let shown = judged(control(5, 5)).evidence.into_iter().find(|line| line.about == "control").unwrap();
     assert!(shown.says.contains("5 dropped"), "{shown:?}");
     let busy = |e: &mut Evidence| {

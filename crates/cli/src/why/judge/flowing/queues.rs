@@ -92,6 +92,11 @@ pub(super) fn of_kernel(both: &Both<'_>, found: &mut Diagnosis) {
     }
 }
 
+/// Packets that a queue of the kernel has dropped between two looks. A counter that went back is that of a queue that was made anew.
+pub(super) fn dropped(first: Counters, last: Counters) -> u32 {
+    last.drops.checked_sub(first.drops).unwrap_or(last.drops)
+}
+
 /// The device by which the packets of an end leave.
 fn device(said: &Said) -> &str {
     said.settings.as_ref().and_then(|report| report.device.as_deref()).unwrap_or("a device")
@@ -101,7 +106,7 @@ fn device(said: &Said) -> &str {
 pub(super) fn control(both: &Both<'_>, watched: Duration) -> Option<Problem> {
     let at = |(end, said): (&End, &Said)| {
         let (first, last) = said.control_queue?;
-        let grew = last.drops.wrapping_sub(first.drops);
+        let grew = dropped(first, last);
         let what = format!(
             "the queue of control traffic before {} of {} is full: {grew} packets were dropped there within {} ms, {} since it was made",
             device(said),
