@@ -109,16 +109,23 @@ impl Client {
             format!("register {name} tcp {host} {port}"),
             format!("set {name} offers {carriers}"),
             format!("set {name} accepts {carriers}"),
-            // It takes connections: those that wait for it can be made (`PortCore::listen`).
-            format!("announce {name}"),
         ])?;
         match said.iter().find_map(|line| Registration::parse(line)) {
-            Some(found) if found.name == name => Ok(()),
+            Some(found) if found.name == name => {
+                self.announce(name);
+                Ok(())
+            }
             _ => {
                 let why = said.first().map_or("it gave no registration", |line| line);
                 Err(Error::Engine(format!("YARP's name server at {} refused {name}: {why}", self.server)))
             }
         }
+    }
+
+    /// A port takes connections: those that wait for it can be made (`PortCore::listen`). The name server makes them before it answers, so that
+    /// one to a host that is gone takes longer than the answer is waited for: the port is there all the same.
+    fn announce(&self, name: &str) {
+        let _ = self.exchange(&[format!("announce {name}")]);
     }
 
     /// Gives names back. Who is gone need not be told, so errors are none.

@@ -1,6 +1,6 @@
 use super::*;
 use std::net::TcpListener;
-use std::thread::{sleep, spawn};
+use std::thread::{JoinHandle, sleep, spawn};
 
 /// A byte each 50 ms is no answer, though each read has one.
 #[test]
@@ -41,14 +41,13 @@ fn answer(command: &str) -> String {
     }
 }
 
-/// yarpserver makes connections that wait for a port when the port is announced.
-#[test]
-fn a_port_is_announced_after_it_was_registered() {
+/// A name server that answers so many connections and is gone then: what it hears.
+fn serve(connections: usize) -> (Client, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Client::new(&listener.local_addr().unwrap().to_string());
     let serving = spawn(move || {
         let mut heard = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..connections {
             let mut stream = listener.accept().unwrap().0;
             for line in BufReader::new(stream.try_clone().unwrap()).lines() {
                 let command = line.unwrap().strip_prefix("NAME_SERVER ").unwrap().to_owned();
@@ -58,8 +57,23 @@ fn a_port_is_announced_after_it_was_registered() {
         }
         heard
     });
+    (client, serving)
+}
+
+/// yarpserver makes connections that wait for a port when the port is announced.
+#[test]
+fn a_port_is_announced_after_it_was_registered() {
+    let (client, serving) = serve(4);
     client.register("/a", "127.0.0.1:10002".parse().unwrap()).unwrap();
+    assert!(client.exchange(&["announce /a".to_owned()]).unwrap().is_empty(), "a bottle ends an answer, too");
     let heard = serving.join().unwrap();
     assert_eq!(heard[..2], ["query /a", "register /a tcp 127.0.0.1 10002"]);
-    assert_eq!(heard.last().unwrap(), "announce /a");
+    assert_eq!(heard[heard.len() - 2..], ["announce /a"; 2]);
+}
+
+#[test]
+fn a_port_whose_announcement_has_no_answer_is_registered() {
+    let (client, serving) = serve(2);
+    client.register("/a", "127.0.0.1:10002".parse().unwrap()).unwrap();
+    assert!(serving.join().unwrap().iter().all(|command| !command.starts_with("announce")));
 }
