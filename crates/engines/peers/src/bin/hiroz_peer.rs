@@ -1,4 +1,4 @@
-//! A node of ROS 2 over Zenoh: hiroz, for tests/rust_peers.rs.
+//! A node of ROS 2 over Zenoh: hiroz, for tests/peers.rs.
 //!
 //! `hiroz_peer talk|listen PORT COUNT` connects to 127.0.0.1:PORT, publishes or receives COUNT samples on /chatter, prints what came. A talker
 //! ends when its input does.

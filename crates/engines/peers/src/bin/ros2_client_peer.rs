@@ -1,4 +1,4 @@
-//! A node of ROS 2 over RustDDS: ros2-client, for tests/dds/rust_peer.rs.
+//! A node of ROS 2 over RustDDS: ros2-client, for tests/dds/peers.rs.
 //!
 //! `ros2_client_peer talk|listen DOMAIN COUNT`: on loopback; publishes or receives COUNT samples on /chatter, prints what came. A talker ends
 //! when its input does.
