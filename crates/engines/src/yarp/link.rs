@@ -209,10 +209,10 @@ impl Link {
         }
     }
 
-    /// Ends the connection after what waits, and `last`.
+    /// Ends the connection after what waits, and `last`. One whose reader was told that no more comes ends already.
     pub(crate) fn end(&self, poller: &Poller, last: Vec<u8>) {
         let mut queue = lock(&self.queue);
-        if queue.over {
+        if queue.over || queue.told {
             return;
         }
         queue.ends = Some(Instant::now() + LEAVING);

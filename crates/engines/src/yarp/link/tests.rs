@@ -89,6 +89,7 @@ fn what_was_sent_is_read_though_acknowledgements_come_after_the_end() {
         reader.write_all(b"YA\0\0\0\0RP").unwrap();
     }
     assert_eq!(all, 4001);
+    link.end(&poller, b"q".to_vec()); // such as by a bridge that ends after the connection did
     link.look(Instant::now() + LEAVING);
     assert!(!lock(&link.queue).over, "the reader has more time than what waits");
     link.look(Instant::now() + READING);
