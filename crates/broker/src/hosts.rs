@@ -218,9 +218,10 @@ impl Hosts {
         reported.flat_map(|actual| &actual.ends).filter(|end| end.because.is_none())
     }
 
-    /// What borders have dropped of sessions that send too much, as agents reported last.
-    pub fn exceeded(&self) -> impl Iterator<Item = &Exceeded> {
-        self.heard.values().filter_map(|heard| heard.actual.as_ref()).flat_map(|actual| &actual.exceeded)
+    /// What borders have dropped of sessions that send too much, as agents reported last. Those that are silent say nothing.
+    pub fn exceeded(&self, now: Duration) -> impl Iterator<Item = &Exceeded> {
+        let there = self.heard.values().filter(move |heard| now.saturating_sub(heard.at) <= SILENT_AFTER);
+        there.filter_map(|heard| heard.actual.as_ref()).flat_map(|actual| &actual.exceeded)
     }
 
     /// Notes the ends of channels that have their settings.
@@ -337,6 +338,15 @@ mod tests {
         let (state, because) = hosts.reached(1);
         assert_eq!((state, because.as_deref()), (SessionState::Active, Some("revision 2 of the plan is not on b")));
         assert_eq!(hosts.reached(2).0, SessionState::Refused);
+    }
+
+    #[test]
+    fn a_host_that_is_silent_tells_nothing_of_what_its_borders_have_dropped() {
+        let mut hosts = planned();
+        let dropped = Exceeded { session: "robot/video".into(), packets: 3, ..Exceeded::default() };
+        hosts.reported(at(1), "a", Actual { exceeded: vec![dropped.clone()], ..actual(1, State::Applied) });
+        let told = |now| hosts.exceeded(at(now)).cloned().collect::<Vec<_>>();
+        assert_eq!((told(8), told(9)), (vec![dropped], vec![]));
     }
 
     #[test]

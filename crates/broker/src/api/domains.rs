@@ -352,8 +352,9 @@ impl Broker {
 
     /// What neighbours are to be told of sessions that send too much.
     fn tell_excess(&self, crossings: &Crossings) -> Vec<Effect> {
-        let reported: Vec<Exceeded> = self.hosts().exceeded().cloned().collect();
-        crossings.domains().tell_excess(self.now(), &reported)
+        let now = self.now();
+        let reported: Vec<Exceeded> = self.hosts().exceeded(now).cloned().collect();
+        crossings.domains().tell_excess(now, &reported)
     }
 
     /// The sessions whose lease is over, each told once.
